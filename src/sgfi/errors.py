@@ -1,0 +1,47 @@
+"""Errors in three beats: what was expected, what was found, what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SgfiError(Exception):
+    """Something the caller can mend. The message says what was expected, what was got and what to do."""
+
+    def __init__(self, expected: str, got: str, todo: str) -> None:
+        self.expected, self.got, self.todo = expected, got, todo
+        super().__init__(f"expected {expected}; got {got}. {todo}")
+
+    def __reduce__(self):  # an exception with three arguments must say how it is rebuilt after pickling
+        return type(self), (self.expected, self.got, self.todo)
+
+
+class CaptureError(SgfiError):
+    """The model could not be captured as a tensor graph."""
+
+
+class PlanError(SgfiError):
+    """The boundaries, axes, partitions or operators do not fit the graph."""
+
+
+class CalibrationError(SgfiError):
+    """The calibration data or the fit is unusable."""
+
+
+class QueryError(SgfiError):
+    """The query does not fit the family or the model."""
+
+
+class StoreError(SgfiError):
+    """Map files are missing, damaged, in the way, or belong to another model."""
+
+
+class DataError(SgfiError):
+    """Images, arrays, text or weights could not be read."""
+
+
+def closest(name: str, known: Iterable[str], most: int = 3) -> str:
+    """A sentence that suggests the known names nearest to ``name`` ("" when none is near)."""
+    near = difflib.get_close_matches(name, list(known), n=most, cutoff=0.5)
+    return f"Did you mean {', '.join(map(repr, near))}?" if near else ""

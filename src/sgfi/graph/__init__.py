@@ -1,0 +1,7 @@
+"""What the model computes: the captured tensor graph, its names and axes, and its local maps."""
+
+from sgfi.graph.capture import capture
+from sgfi.graph.linearise import Linearisation, LocalMap, backpropagate
+from sgfi.graph.tensor_graph import Node, TensorGraph
+
+__all__ = ["Linearisation", "LocalMap", "Node", "TensorGraph", "backpropagate", "capture"]

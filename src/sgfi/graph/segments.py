@@ -1,0 +1,66 @@
+"""The local map from a boundary to its frontier, as a pure callable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from torch import fx
+
+from sgfi.graph.programs import Program
+from sgfi.graph.values import parents
+
+if TYPE_CHECKING:
+    from sgfi.graph.tensor_graph import TensorGraph
+
+
+@dataclass(eq=False)
+class Segment:
+    """``f_{u<-v,x}`` for every u of a frontier: all paths from v are active, everything else is an argument.
+
+    Calling it with ``H_v`` and the values of ``externals`` gives the frontier's values.
+    """
+
+    source: str
+    outputs: tuple[str, ...]
+    externals: tuple[str, ...]
+    """Tensors the segment reads that are not downstream of the source; held at their forward values."""
+    interior: frozenset[str]
+    """Tensors strictly between the source and the frontier."""
+    program: Program
+    route: str = field(default="untried")
+    """How JVPs are taken: ``forward`` mode, or ``reverse`` (double backward) once an op had no forward rule."""
+
+
+def find_segment(graph: TensorGraph, source: str, outputs: Iterable[str]) -> Segment:
+    """Walk back from the frontier to the source, noting what is read from outside."""
+    outputs = tuple(outputs)
+    names = {node: name for name, node in graph._tensors.items()}
+    downstream = _downstream(graph._fx, graph._tensors[source])
+    externals: dict[str, None] = {}
+    interior: set[str] = set()
+    seen: set[fx.Node] = set()
+    stack = [graph._tensors[name] for name in outputs]
+    while stack:
+        node = stack.pop()
+        if node in seen or names.get(node) == source:
+            continue
+        seen.add(node)
+        if node in downstream:
+            interior |= {names[node]} if node in names else set()
+        elif node in names:
+            externals[names[node]] = None
+            continue
+        stack.extend(parents(node))
+    held = tuple(sorted(externals))
+    program = graph.program((source, *held), outputs)
+    return Segment(source, outputs, held, frozenset(interior) - set(outputs), program)
+
+
+def _downstream(graph: fx.Graph, source: fx.Node) -> set[fx.Node]:
+    reached = {source}
+    for node in graph.nodes:
+        if any(parent in reached for parent in parents(node)):
+            reached.add(node)
+    return reached - {source}

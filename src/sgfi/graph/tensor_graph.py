@@ -1,0 +1,178 @@
+"""The frozen tensor-level DAG of a model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor, fx
+
+from sgfi.errors import PlanError, closest
+from sgfi.graph.programs import Program, extract
+from sgfi.graph.segments import Segment, find_segment
+from sgfi.graph.values import parents
+
+
+@dataclass(frozen=True)
+class Node:
+    """One differentiable floating tensor of the model.
+
+    ``shape`` has ``None`` where the batch stands (always axis 0 of a node that can be a boundary) and a string
+    such as ``"64*B"`` where the batch is folded into another axis. ``channel_axis`` is ``None`` when no channel
+    axis is known; ``coord_axes`` are all axes but the batch and the channel.
+    """
+
+    name: str
+    shape: tuple[int | str | None, ...]
+    op: str
+    module: str
+    channel_axis: int | None
+    coord_axes: tuple[int, ...]
+    dtype: torch.dtype = torch.float32
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def channels(self) -> int:
+        """Number of channels; 0 when the node has no channel axis."""
+        return 0 if self.channel_axis is None else int(self.shape[self.channel_axis])  # type: ignore[arg-type]
+
+    @property
+    def coord_shape(self) -> tuple[int, ...]:
+        return tuple(int(self.shape[axis]) for axis in self.coord_axes)  # type: ignore[arg-type]
+
+
+class NodeTable(Mapping[str, Node]):
+    """Canonical names in topological order; a lookup accepts every alias."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._nodes = {node.name: node for node in nodes}
+        self._canonical = {alias: node.name for node in self._nodes.values() for alias in node.aliases}
+        self._canonical.update({name: name for name in self._nodes})
+
+    def canonical(self, name: str) -> str:
+        """The canonical form of a name or alias; an error that suggests close names otherwise."""
+        if name not in self._canonical:
+            raise PlanError(
+                "the name of a tensor in the graph",
+                repr(name),
+                closest(str(name), self._canonical) or "print(graph) lists every name.",
+            )
+        return self._canonical[name]
+
+    def __getitem__(self, name: str) -> Node:
+        return self._nodes[self.canonical(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._canonical
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorGraph:
+    """Everything the model computes between its input and its outputs, captured once.
+
+    ``nodes`` maps names to :class:`Node` in topological order; the input is ``"input"``. Weights are shared with
+    the model (not copied), never written, and identified by ``fingerprint``.
+    """
+
+    nodes: NodeTable
+    model_class: str
+    """Qualified class of the captured model, e.g. ``torchvision.models.resnet.ResNet``."""
+    device: torch.device
+    constants: Mapping[str, Tensor]
+    """Weights and buffers by fx placeholder name."""
+    weight_names: Mapping[str, str]
+    """fx placeholder name -> qualified name in the model."""
+    bound: tuple[str, ...] = ()
+    """Names of the forward arguments that were bound at capture."""
+    _fx: fx.Graph = field(repr=False, default_factory=fx.Graph)
+    _tensors: Mapping[str, fx.Node] = field(repr=False, default_factory=dict)
+    _programs: dict = field(repr=False, default_factory=dict)
+
+    @property
+    def input(self) -> Node:
+        return self.nodes["input"]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of every weight and buffer the graph reads: name, dtype, shape and bytes."""
+        digest = hashlib.sha256()
+        for placeholder in sorted(self.constants, key=lambda key: self.weight_names[key]):
+            tensor = self.constants[placeholder].detach().cpu().contiguous()
+            digest.update(f"{self.weight_names[placeholder]} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+        return digest.hexdigest()
+
+    @cached_property
+    def _ancestors(self) -> dict[str, frozenset[str]]:
+        """For every named tensor, the named tensors strictly upstream of it."""
+        names = {fx_node: name for name, fx_node in self._tensors.items()}
+        upstream: dict[fx.Node, frozenset[str]] = {}
+        for node in self._fx.nodes:
+            found: set[str] = set()
+            for parent in parents(node):
+                found |= upstream.get(parent, frozenset())
+                if parent in names:
+                    found.add(names[parent])
+            upstream[node] = frozenset(found)
+        return {name: upstream[fx_node] for name, fx_node in self._tensors.items()}
+
+    def ancestors(self, name: str) -> frozenset[str]:
+        """Names of the tensors strictly upstream of ``name``."""
+        return self._ancestors[self.nodes.canonical(name)]
+
+    def parents(self, name: str) -> tuple[str, ...]:
+        """Names of the nearest named tensors that ``name`` reads."""
+        names = {fx_node: key for key, fx_node in self._tensors.items()}
+        found: dict[str, None] = {}
+        stack = list(parents(self._tensors[self.nodes.canonical(name)]))
+        while stack:
+            parent = stack.pop()
+            if parent in names:
+                found[names[parent]] = None
+            else:
+                stack.extend(parents(parent))
+        return tuple(found)
+
+    def program(
+        self, inputs: tuple[str, ...], outputs: tuple[str, ...], cuts: Mapping[str, bool] | None = None
+    ) -> Program:
+        """The computation from named inputs to named outputs (see :func:`programs.extract`); kept once made."""
+        key = (inputs, outputs, tuple(sorted((cuts or {}).items())))
+        if key not in self._programs:
+            self._programs[key] = extract(self, inputs, outputs, cuts or {})
+        return self._programs[key]
+
+    def segment(self, source: str, outputs: Sequence[str]) -> Segment:
+        """The local map from ``source`` to ``outputs``; kept once made, with what was learnt about it."""
+        key = ("segment", source, tuple(outputs))
+        if key not in self._programs:
+            self._programs[key] = find_segment(self, source, outputs)
+        return self._programs[key]
+
+    def table(self) -> str:
+        """A readable tree: one line a tensor, indented by module, with op, shape and axes."""
+        rows = [("name", "op", "shape", "channel", "coordinates")]
+        for node in self.nodes.values():
+            shape = "x".join("B" if size is None else str(size) for size in node.shape)
+            channel = "-" if node.channel_axis is None else str(node.channel_axis)
+            coords = ",".join(map(str, node.coord_axes)) or "-"
+            rows.append(("  " * node.module.count(".") * bool(node.module) + node.name, node.op, shape, channel, coords))
+        widths = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+    def __str__(self) -> str:
+        head = f"TensorGraph of {self.model_class}: {len(self.nodes)} tensors, {len(self.constants)} weights"
+        return f"{head}\n{self.table()}"
+
+    def __repr__(self) -> str:
+        return f"<TensorGraph {self.model_class} {len(self.nodes)} tensors>"

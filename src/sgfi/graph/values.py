@@ -1,0 +1,54 @@
+"""Small questions about the values an exported fx graph carries."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+
+import torch
+from torch import fx
+
+NICKNAMES = {
+    "native_batch_norm_legit_no_training": "batch_norm",
+    "native_batch_norm": "batch_norm",
+    "native_layer_norm": "layer_norm",
+    "native_group_norm": "group_norm",
+    "max_pool2d_with_indices": "max_pool2d",
+    "unsafe_view": "view",
+    "to_copy": "to",
+}
+
+
+def value(node: fx.Node) -> object:
+    """The fake value of a node: a tensor, a tuple, a symbolic integer, or None."""
+    return node.meta.get("val")
+
+
+def is_tensor(node: fx.Node) -> bool:
+    return isinstance(value(node), torch.Tensor)
+
+
+def is_floating(node: fx.Node) -> bool:
+    found = value(node)
+    return isinstance(found, torch.Tensor) and found.dtype.is_floating_point
+
+
+def is_symbolic(node: fx.Node) -> bool:
+    """Arithmetic on sizes: looks like an edge from the input, carries no derivative."""
+    return isinstance(value(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
+
+
+def parents(node: fx.Node) -> Iterator[fx.Node]:
+    """The nodes whose tensors ``node`` reads (size reads left out)."""
+    return (parent for parent in node.all_input_nodes if not is_symbolic(parent))
+
+
+def op_name(node: fx.Node) -> str:
+    """``aten.add.Tensor`` -> ``add``; an item of a tuple carries the name of the op that made the tuple."""
+    if node.op == "placeholder":
+        return "input"
+    if node.target is operator.getitem:
+        return op_name(node.args[0])  # type: ignore[arg-type]
+    name = getattr(node.target, "_opname", None) or getattr(node.target, "__name__", str(node.target))
+    name = name.lstrip("_").split(".")[0]
+    return NICKNAMES.get(name, name)
