@@ -1,0 +1,1 @@
+"""Metrics, baselines, controls and statistics of feature inverses."""

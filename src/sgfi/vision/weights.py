@@ -1,0 +1,96 @@
+"""State dicts from files, without ever running pickled code."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from sgfi.errors import DataError
+
+WRAPPERS = ("state_dict", "model_state_dict", "model", "model_state", "params")
+
+
+def read_state(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors by name from a .safetensors file, or a .pth / .pt file read with
+    ``weights_only=True``."""
+    if not path.is_file():
+        raise DataError(
+            "a weights file", f"nothing at {path}", "Check the path given to --weights."
+        )
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if path.suffix in (".pth", ".pt", ".bin", ".ckpt"):
+        return _unwrap(_read_pickle(path), path)
+    raise DataError(
+        "weights as .safetensors, .pth, .pt, .bin or .ckpt",
+        f"{path.name}",
+        "Save the state dict with safetensors.torch.save_file or torch.save.",
+    )
+
+
+def load_state(model: nn.Module, path: Path, *, strict: bool = True) -> None:
+    """Put the tensors of ``path`` into ``model`` (half precision is widened to the model's own
+    type)."""
+    state = {name.removeprefix("module."): value for name, value in read_state(path).items()}
+    own = model.state_dict()
+    misshapen = [n for n in own if n in state and own[n].shape != state[n].shape]
+    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    missing = [n for n in missing if not n.endswith("num_batches_tracked")]
+    if misshapen or (strict and (missing or unknown)):
+        raise DataError(
+            f"weights whose {len(own)} names and shapes fit the model",
+            f"{path.name} with {len(missing)} missing {missing[:3]}, {len(unknown)} unknown "
+            f"{unknown[:3]} "
+            f"and {len(misshapen)} of another shape {misshapen[:3]}",
+            "Check that the file belongs to this model; --partial-weights accepts missing and "
+            "unknown names.",
+        )
+    model.load_state_dict(state, strict=False)
+
+
+def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise DataError(
+            "a readable safetensors file", f"{path.name}: {error}", "Fetch the file again."
+        ) from error
+
+
+def _read_pickle(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise DataError(
+            "a file holding only tensors",
+            f"{path.name}, which torch refuses to read without running code from it",
+            "Load it where you trust it and save model.state_dict() with "
+            "safetensors.torch.save_file.",
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError) as error:
+        raise DataError(
+            "a readable weights file", f"{path.name}: {error}", "Fetch the file again."
+        ) from error
+
+
+def _unwrap(found: object, path: Path) -> dict[str, torch.Tensor]:
+    """The state dict itself, or the one inside a training checkpoint."""
+    while isinstance(found, Mapping):
+        if found and all(isinstance(v, torch.Tensor) for v in found.values()):
+            return dict(found)
+        inner = next((found[key] for key in WRAPPERS if isinstance(found.get(key), Mapping)), None)
+        if inner is None:
+            break
+        found = inner
+    raise DataError(
+        "a state dict (names to tensors)",
+        f"{type(found).__name__} in {path.name}",
+        "Save model.state_dict() instead.",
+    )
