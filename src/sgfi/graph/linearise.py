@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -110,6 +111,8 @@ class Linearisation:
         wanted = [name for name in wanted if name != "input"]
         cuts = {name: cuts[name] for name in wanted if name in cuts}
 
+        self._readers = Counter(child for found in frontiers.values() for child in found)
+
         leaf = x.detach().requires_grad_("input" in frontiers)
         with torch.enable_grad():
             found = graph.program(("input",), tuple(wanted), cuts)(leaf)
@@ -132,18 +135,19 @@ class Linearisation:
     def release(self, source: str) -> None:
         """Let go of the graph behind a source's frontier once its last derivative is taken."""
         for name in self._segments[source].outputs:
-            self._before.pop(name, None)
+            self._readers[name] -= 1
+            if not self._readers[name]:
+                self._before.pop(name, None)
 
 
 def backpropagate(
-    graph: TensorGraph, target: str, names: Sequence[str], x: Tensor, seed: Callable[[Tensor], Tensor]
+    graph: TensorGraph, target: str, names: Sequence[str], x: Tensor, cotangent: Tensor
 ) -> dict[str, Tensor]:
-    """Ordinary backpropagation from ``target`` to each of ``names``; ``seed`` turns ``H_T`` into its cotangent."""
+    """Ordinary backpropagation of a cotangent at ``target`` to each of ``names`` and the input."""
     inner = tuple(name for name in names if name not in ("input", target))
     leaf = x.detach().requires_grad_()
     with torch.enable_grad():
         state, *found = graph.program(("input",), (target, *inner))(leaf)
-        cotangent = seed(state.detach())
         pulled = torch.autograd.grad(
             state,
             [leaf, *found],
@@ -151,4 +155,4 @@ def backpropagate(
             materialize_grads=True,
             is_grads_batched=cotangent.dim() > state.dim(),
         )
-    return dict(zip(("input", *inner), pulled)) | {target: cotangent}
+    return dict(zip(("input", *inner), pulled, strict=True))

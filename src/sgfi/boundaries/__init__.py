@@ -1,0 +1,6 @@
+"""Where repairs stand: axes, frontiers, plans and the recipes of architecture families."""
+
+from sgfi.boundaries.frontier import BoundaryDag, boundary_dag
+from sgfi.boundaries.plan import Boundary, Plan, plan
+
+__all__ = ["Boundary", "BoundaryDag", "Plan", "boundary_dag", "plan"]

@@ -1,0 +1,257 @@
+"""Where repairs stand, and with what capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from torch import Tensor
+
+from sgfi.boundaries.frontier import BoundaryDag, boundary_dag
+from sgfi.errors import PlanError
+from sgfi.graph import Node, TensorGraph
+from sgfi.spectral import Basis, Operator, Partition, operator_named
+
+PartitionChoice = str | Sequence[int] | Tensor
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """One repair site: a tensor with its axes, the basis its maps act in, and their capacity."""
+
+    node: Node
+    basis: Basis
+    partition: Partition
+    operator: Operator
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def channels(self) -> int:
+        return self.basis.channels
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The boundary DAG of one target with the axes, partition and operator of every boundary."""
+
+    graph: TensorGraph
+    mode: str
+    """``stage:<recipe>``, ``full`` or ``custom``."""
+    dag: BoundaryDag
+    boundary: Mapping[str, Boundary]
+    """Every boundary by canonical name, target included."""
+
+    @property
+    def target(self) -> str:
+        return self.dag.target
+
+    @property
+    def fitted(self) -> tuple[str, ...]:
+        """Names of the fitted nodes in topological order: input included, target excluded."""
+        return self.dag.fitted
+
+    @property
+    def boundaries(self) -> tuple[str, ...]:
+        return (*self.dag.fitted, self.dag.target)
+
+    def children(self, name: str) -> tuple[str, ...]:
+        """The frontier of a fitted node."""
+        return self.dag.frontiers[self._fitted(name)]
+
+    def edges(self, name: str) -> tuple[str, ...]:
+        """The structural edges of a fitted node, before the frontier is pruned."""
+        return self.dag.edges[self._fitted(name)]
+
+    def _fitted(self, name: str) -> str:
+        canonical = self.graph.nodes.canonical(name)
+        if canonical not in self.dag.frontiers:
+            raise PlanError("a fitted node of the plan", repr(name), f"The fitted nodes are {list(self.fitted)}.")
+        return canonical
+
+    def toward(self, target: str) -> BoundaryDag:
+        """The same boundaries seen from another of them; an error where a frontier would differ."""
+        canonical = self.graph.nodes.canonical(target)
+        if canonical == self.target:
+            return self.dag
+        if canonical not in self.dag.fitted or canonical == "input":
+            raise PlanError(
+                "a target among the boundaries of the plan",
+                repr(target),
+                f"Choose one of {list(self.boundaries[1:])}, or plan and calibrate for this target.",
+            )
+        dag = boundary_dag(self.graph, self.dag.fitted, canonical)
+        for name in dag.fitted:
+            if set(dag.frontiers[name]) != set(self.dag.frontiers[name]):
+                raise PlanError(
+                    f"frontiers as they were fitted for {self.target!r}",
+                    f"target {canonical!r}, where {name!r} would repair from {list(dag.frontiers[name])} "
+                    f"instead of {list(self.dag.frontiers[name])}",
+                    "Calibrate a plan of its own for this target.",
+                )
+        return dag
+
+    def table(self) -> str:
+        """One line a boundary: axes, capacity and frontier."""
+        rows = [("boundary", "shape", "channel", "coordinates", "bins", "groups", "operator", "children")]
+        for name, boundary in self.boundary.items():
+            node = boundary.node
+            rows.append(
+                (
+                    name,
+                    "x".join("B" if size is None else str(size) for size in node.shape),
+                    str(node.channel_axis),
+                    ",".join(map(str, node.coord_axes)) or "-",
+                    str(boundary.partition.bins),
+                    str(boundary.partition.count),
+                    boundary.operator.name if name != self.target else "-",
+                    ", ".join(self.dag.frontiers.get(name, ())) or "(target)",
+                )
+            )
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
+
+    def draw(self, path: str | Path | None = None) -> str:
+        """The boundary DAG as SVG text; written to ``path`` when one is given."""
+        from sgfi.boundaries.drawing import svg
+
+        text = svg(self)
+        if path is not None:
+            Path(path).write_text(text)
+        return text
+
+    @cached_property
+    def description(self) -> dict:
+        """What a map family must agree on, JSON-able."""
+        return {
+            "mode": self.mode,
+            "target": self.target,
+            "boundaries": [
+                {
+                    "name": name,
+                    "shape": list(boundary.node.shape),
+                    "channel_axis": boundary.node.channel_axis,
+                    "coord_axes": list(boundary.node.coord_axes),
+                    "children": list(self.dag.frontiers.get(name, ())),
+                    "partition": boundary.partition.description,
+                    "operator": boundary.operator.name,
+                }
+                for name, boundary in self.boundary.items()
+            ],
+        }
+
+    def __str__(self) -> str:
+        return f"Plan ({self.mode}) for {self.target}: {len(self.fitted)} fitted nodes\n{self.table()}"
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.mode} {len(self.fitted)} fitted nodes -> {self.target}>"
+
+
+def plan(
+    graph: TensorGraph,
+    target: str | None = None,
+    boundaries: str | Iterable[str] = "stage",
+    axes: Mapping[str, int] | None = None,
+    partition: PartitionChoice | Mapping[str, PartitionChoice] = "singleton",
+    operator: str | Mapping[str, str] = "full",
+) -> Plan:
+    """Choose boundaries on the graph.
+
+    ``boundaries`` is ``"stage"`` (the architecture's recipe), ``"full"`` (every tensor with a channel axis) or a list
+    of names; a list implies the input and the target. ``axes`` overrides channel axes by name; ``partition`` and
+    ``operator`` are one choice for all nodes or a mapping by name.
+    """
+    canonical = graph.nodes.canonical
+    overrides = {canonical(name): axis for name, axis in (axes or {}).items()}
+    mode, names, default = _choose(graph, boundaries, overrides)
+    if target is None and default is None:
+        raise PlanError("a target", "none", "Name one with target=...; only stage mode knows a default target.")
+    goal = canonical(target if target is not None else default)  # type: ignore[arg-type]
+    if goal == "input":
+        raise PlanError("a target downstream of the input", "'input'", "Name an internal tensor.")
+    upstream = graph.ancestors(goal)
+    if "input" not in upstream:
+        raise PlanError("a target that depends on the input", repr(goal), "print(graph) lists every tensor.")
+    if mode == "custom":
+        for name in names:
+            if name != goal and name not in upstream:
+                raise PlanError(
+                    f"boundaries upstream of the target {goal!r}",
+                    f"{name!r}, which does not reach it",
+                    "Drop it from the list or choose a deeper target.",
+                )
+    dag = boundary_dag(graph, {"input", *names} - {goal}, goal)
+    partitions, operators = _by_node(graph, partition, "partition"), _by_node(graph, operator, "operator")
+    chosen = {
+        name: _boundary(graph.nodes[name], overrides.get(name), partitions, operators) for name in (*dag.fitted, goal)
+    }
+    unused = (set(overrides) | set(partitions) | set(operators)) - set(chosen) - {"*"}
+    if unused:
+        raise PlanError(
+            "axes, partitions and operators for boundaries of the plan",
+            ", ".join(map(repr, sorted(unused))),
+            f"The boundaries are {list(chosen)}.",
+        )
+    return Plan(graph, mode, dag, chosen)
+
+
+def _choose(
+    graph: TensorGraph, boundaries: str | Iterable[str], overrides: Mapping[str, int]
+) -> tuple[str, list[str], str | None]:
+    """Mode, canonical names, default target."""
+    if isinstance(boundaries, str) and boundaries == "stage":
+        from sgfi.boundaries.recipes import stage
+
+        found = stage(graph)
+        return f"stage:{found.recipe}", list(found.boundaries), found.target
+    if boundaries == "full":
+        names = [name for name, node in graph.nodes.items() if node.channel_axis is not None or name in overrides]
+        return "full", names, None
+    if isinstance(boundaries, str):
+        raise PlanError(
+            'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
+        )
+    return "custom", [graph.nodes.canonical(name) for name in boundaries], None
+
+
+def _by_node(graph: TensorGraph, choice: object, what: str) -> dict[str, object]:
+    """A mapping by canonical name; a single choice stands under ``"*"``."""
+    if not isinstance(choice, Mapping):
+        return {"*": choice}
+    return {graph.nodes.canonical(name): found for name, found in choice.items()}
+
+
+def _boundary(
+    node: Node, axis: int | None, partitions: Mapping[str, object], operators: Mapping[str, object]
+) -> Boundary:
+    node = _with_axis(node, axis)
+    operator = operator_named(str(operators.get(node.name, operators.get("*", "full"))))
+    basis = Basis(node.channel_axis, node.coord_axes, tuple(node.shape[1:]))  # type: ignore[arg-type]
+    choice = partitions.get(node.name, partitions.get("*", "singleton"))
+    return Boundary(node, basis, Partition.of("shared" if operator.tied else choice, basis.bins, node.name), operator)
+
+
+def _with_axis(node: Node, axis: int | None) -> Node:
+    """The node with its channel axis settled, by override or inference."""
+    rank = len(node.shape)
+    if axis is None:
+        if node.channel_axis is None:
+            raise PlanError(
+                f"a channel axis for {node.name!r} of shape {node.shape}",
+                "none that could be inferred",
+                f"Give one with axes={{{node.name!r}: axis}} (the batch must stand on axis 0) or leave this node out.",
+            )
+        return node
+    settled = axis % rank if -rank < axis < rank else 0
+    if settled == 0 or node.shape[0] is not None or not all(isinstance(size, int) for size in node.shape[1:]):
+        raise PlanError(
+            f"a channel axis between 1 and {rank - 1} on a tensor with the batch on axis 0",
+            f"axis {axis} for {node.name!r} of shape {node.shape}",
+            "Choose another axis or another node.",
+        )
+    coords = tuple(dim for dim in range(1, rank) if dim != settled)
+    return Node(node.name, node.shape, node.op, node.module, settled, coords, node.dtype, node.aliases)

@@ -1,0 +1,49 @@
+"""All maps of one plan on one checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sgfi.boundaries import Plan
+from sgfi.spectral import WienerMap
+
+
+@dataclass(frozen=True, eq=False)
+class MapFamily:
+    """The fitted maps of every node, with where they came from.
+
+    ``maps[name]`` holds the first map ``G_v`` and then the correction maps (``D_v``, ...), in order.
+    """
+
+    plan: Plan
+    maps: Mapping[str, tuple[WienerMap, ...]]
+    ridge: float
+    children: str
+    """``true`` (the paper) or ``online``: which child states the maps were fitted on."""
+    samples: int
+    diagnostics: Mapping[str, list[dict[str, float]]] = field(default_factory=dict)
+    """Per node and stage: the effective ridge and the unexplained share of the target's energy."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able facts about the data, seeds and preprocessing, kept in the manifest."""
+
+    @property
+    def target(self) -> str:
+        return self.plan.target
+
+    @property
+    def stages(self) -> int:
+        return len(next(iter(self.maps.values())))
+
+    @property
+    def bytes(self) -> int:
+        """Size of all weights."""
+        weights = (tensor for maps in self.maps.values() for one in maps for tensor in one.weights.values())
+        return sum(tensor.numel() * tensor.element_size() for tensor in weights)
+
+    def __repr__(self) -> str:
+        return (
+            f"<MapFamily {len(self.maps)} nodes x {self.stages} maps -> {self.target}, {self.children} children, "
+            f"{self.samples} samples, {self.bytes / 2**20:.1f} MiB>"
+        )

@@ -1,0 +1,193 @@
+"""One reverse pass from a channel-coordinate query to the input domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgfi.boundaries import Boundary, BoundaryDag
+from sgfi.errors import QueryError
+from sgfi.family import MapFamily
+from sgfi.graph import Linearisation, TensorGraph, backpropagate
+from sgfi.repair import walk
+
+Coord = int | tuple[int, ...]
+STAGES = ("raw", "first", "final")
+
+
+@dataclass(frozen=True)
+class Query:
+    """What is asked of an input: a target tensor, a channel set S and a coordinate set Q. ``None`` means all."""
+
+    target: str | None = None
+    channels: Sequence[int] | None = None
+    coords: Sequence[Coord] | None = None
+
+
+@dataclass(frozen=True)
+class Inverse:
+    """The answer to a query on a batch of inputs."""
+
+    value: Tensor
+    """(B, ...) of the input's shape: the input-domain inverse."""
+    states: Mapping[str, Tensor]
+    """(B, ...) the repaired state at the input, every fitted node up to the target, and the target."""
+    query: Query
+    stage: str
+
+
+def invert(
+    family: MapFamily,
+    x: Tensor,
+    target: str | None = None,
+    channels: Sequence[int] | None = None,
+    coords: Sequence[Coord] | None = None,
+    terminal: Tensor | None = None,
+    stage: str = "final",
+) -> Inverse:
+    """What the selected feature of ``x`` identifies in the input domain.
+
+    ``target`` is the family's target or any shallower boundary whose frontiers are unchanged; ``channels`` and
+    ``coords`` select S and Q; ``terminal`` replaces ``H_T`` before masking (operating point from ``x``, target from
+    elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
+    """
+    return sweep(family, x, [Query(target, channels, coords)], terminal=terminal, stage=stage)[0]
+
+
+@torch.no_grad()
+def sweep(
+    family: MapFamily,
+    x: Tensor,
+    queries: Sequence[Query],
+    *,
+    terminal: Tensor | None = None,
+    stage: str = "final",
+) -> list[Inverse]:
+    """Many queries on one batch of inputs; queries on one target share its forward and linearisation."""
+    check_input(family.plan.graph, x)
+    if stage not in STAGES:
+        raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
+    if not queries:
+        raise QueryError("at least one query", "none", "Give a list of sgfi.Query.")
+    dags = [family.plan.toward(query.target or family.target) for query in queries]
+    found: dict[int, Inverse] = {}
+    for target in dict.fromkeys(dag.target for dag in dags):
+        places = [place for place, dag in enumerate(dags) if dag.target == target]
+        asked = [queries[place] for place in places]
+        for place, inverse in zip(places, _answer(family, x, dags[places[0]], asked, terminal, stage), strict=True):
+            found[place] = inverse
+    return [found[place] for place in range(len(queries))]
+
+
+def _answer(
+    family: MapFamily, x: Tensor, dag: BoundaryDag, queries: Sequence[Query], terminal: Tensor | None, stage: str
+) -> list[Inverse]:
+    """Queries on one target. Several are stacked along a leading axis, ``(Q, B, ...)``."""
+    boundary = family.plan.boundary[dag.target]
+    masks = [mask(boundary, query, x.dtype, x.device) for query in queries]
+    sizes = [len(query.channels) if query.channels is not None else boundary.channels for query in queries]
+    single = len(queries) == 1
+    selector = masks[0] if single else torch.stack(masks).unsqueeze(1)  # (..., *shape), (Q, 1, ..., *shape)
+    divisor = float(sizes[0]) if single else x.new_tensor(sizes).reshape(-1, *[1] * (len(boundary.basis.shape) + 1))
+
+    def chosen(state: Tensor) -> Tensor:
+        """P_{S,Q} H_T; a masked entry is exactly zero even where H_T is huge."""
+        state = _checked_terminal(terminal, state) if terminal is not None else state
+        return torch.where(selector, state, torch.zeros((), dtype=state.dtype, device=state.device))
+
+    if stage == "raw":
+        point = Linearisation(family.plan.graph, {}, x, keep=[dag.target])
+        top = chosen(point.values[dag.target])
+        states = backpropagate(family.plan.graph, dag.target, dag.fitted, x, top / divisor) | {dag.target: top}
+    else:
+        used = {name: family.maps[name][: 1 if stage == "first" else None] for name in dag.fitted}
+        point = Linearisation(family.plan.graph, dag.frontiers, x, keep=[dag.target])
+        channels = {name: family.plan.boundary[name].channels for name in dag.fitted}
+        states = walk(point, dag, used, channels, chosen(point.values[dag.target]), divisor)
+    pick = (lambda tensor, _: tensor) if single else (lambda tensor, place: tensor[place])
+    ordered = {name: states[name] for name in (*dag.fitted, dag.target)}
+    return [
+        Inverse(pick(ordered["input"], place), {n: pick(t, place) for n, t in ordered.items()}, query, stage)
+        for place, query in enumerate(queries)
+    ]
+
+
+def mask(boundary: Boundary, query: Query, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The shape-preserving projector P_{S,Q} of a query as a boolean tensor of the target's shape (no batch)."""
+    node, basis = boundary.node, boundary.basis
+    chosen = torch.ones(basis.shape, dtype=torch.bool, device=device)
+    if query.channels is not None:
+        picked = _checked_channels(query.channels, boundary)
+        keep = torch.zeros(basis.channels, dtype=torch.bool, device=device)
+        keep[picked] = True
+        chosen &= keep.reshape([-1 if axis == node.channel_axis else 1 for axis in range(1, len(node.shape))])
+    if query.coords is not None:
+        keep = torch.zeros(basis.coords, dtype=torch.bool, device=device)
+        for coord in _checked_coords(query.coords, boundary):
+            keep[coord] = True
+        chosen &= keep.unsqueeze(basis.channel_axis - 1)
+    return chosen
+
+
+def _checked_channels(channels: Sequence[int], boundary: Boundary) -> list[int]:
+    expected = f"distinct channels of {boundary.name!r} between 0 and {boundary.channels - 1}"
+    picked = list(channels) if not isinstance(channels, (int, str)) else None
+    if picked is None or not all(isinstance(c, int) and not isinstance(c, bool) for c in map(_plain, picked)):
+        raise QueryError(expected, repr(channels), "Give a list of integers.")
+    picked = [int(channel) for channel in picked]
+    wrong = [channel for channel in picked if not 0 <= channel < boundary.channels]
+    if not picked or wrong or len(set(picked)) < len(picked):
+        got = f"{wrong[:5]}" if wrong else "an empty list" if not picked else f"repeated entries in {picked[:20]}"
+        raise QueryError(expected, got, "Leave channels out to select all of them.")
+    return picked
+
+
+def _checked_coords(coords: Sequence[Coord], boundary: Boundary) -> list[tuple[int, ...]]:
+    sizes = boundary.basis.coords
+    expected = f"distinct coordinates of {boundary.name!r} within {sizes}"
+    if isinstance(coords, (int, str)):
+        raise QueryError(expected, repr(coords), "Give a list of tuples (or of integers where there is one axis).")
+    picked = [tuple(map(_plain, coord)) if isinstance(coord, (tuple, list)) else (_plain(coord),) for coord in coords]
+    wrong = [
+        coord
+        for coord in picked
+        if len(coord) != len(sizes)
+        or not all(isinstance(at, int) and 0 <= at < size for at, size in zip(coord, sizes, strict=True))
+    ]
+    if not picked or wrong or len(set(picked)) < len(picked):
+        got = f"{wrong[:5]}" if wrong else "an empty list" if not picked else f"repeated entries in {picked[:20]}"
+        raise QueryError(expected, got, "Leave coords out to select all of them.")
+    return picked  # type: ignore[return-value]
+
+
+def _plain(number: object) -> object:
+    """numpy and torch integers as Python ones; anything else as it is."""
+    return number.__index__() if hasattr(number, "__index__") and not isinstance(number, (bool, str)) else number
+
+
+def check_input(graph: TensorGraph, x: Tensor) -> None:
+    """Shape, dtype, device and finiteness of a batch of inputs."""
+    sizes = graph.input.shape[1:]
+    shape = "(B, " + ", ".join(map(str, sizes)) + ")"
+    if not isinstance(x, Tensor):
+        raise QueryError(f"a tensor of shape {shape}", type(x).__name__, "Convert it with torch.as_tensor.")
+    if x.dim() != len(sizes) + 1 or tuple(x.shape[1:]) != sizes or len(x) == 0:
+        raise QueryError(f"inputs of shape {shape}", str(tuple(x.shape)), "Capture fixes every size but the batch.")
+    if x.dtype != graph.input.dtype:
+        raise QueryError(f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast.")
+    if x.device != graph.device:
+        raise QueryError(f"inputs on {graph.device}", str(x.device), "Move them to the model's device.")
+    if not torch.isfinite(x).all():
+        raise QueryError("finite inputs", "NaN or infinity", "Clean or drop the affected samples.")
+
+
+def _checked_terminal(terminal: Tensor, state: Tensor) -> Tensor:
+    if not isinstance(terminal, Tensor) or terminal.shape != state.shape or terminal.dtype != state.dtype:
+        got = f"{terminal.dtype} {tuple(terminal.shape)}" if isinstance(terminal, Tensor) else type(terminal).__name__
+        raise QueryError(f"a terminal of the target's {state.dtype} {tuple(state.shape)}", got, "Match it.")
+    if not torch.isfinite(terminal).all():
+        raise QueryError("a finite terminal", "NaN or infinity", "Clean it first.")
+    return terminal.detach().to(state.device)

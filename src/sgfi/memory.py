@@ -1,0 +1,43 @@
+"""Memory sizes: as people write them, and as the machine has them."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from sgfi.errors import CalibrationError
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def as_bytes(size: int | str) -> int:
+    """``"4GiB"`` or a number of bytes, as a number of bytes."""
+    if isinstance(size, int) and size > 0:
+        return size
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
+    if not found or found[2].upper() not in UNITS or float(found[1]) <= 0:
+        raise CalibrationError('a positive size such as "4GiB" or a number of bytes', repr(size), "Write it so.")
+    return int(float(found[1]) * UNITS[found[2].upper()])
+
+
+def readable(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def available() -> int:
+    """Bytes of memory that can be had now (free plus reclaimable cache), or 4 GiB where that cannot be asked."""
+    try:
+        with open("/proc/meminfo") as lines:
+            for line in lines:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    except (ValueError, OSError, AttributeError):
+        return 4 * 2**30

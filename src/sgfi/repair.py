@@ -1,0 +1,69 @@
+"""The one local update, shared by calibration, inversion, controls and experiments.
+
+At a boundary v with frontier C_v, child states y_u and child seeds s_u::
+
+    y = 0;   R  = sum J* s_u              first source       (eq:local_mean_raw, eq:online_raw)
+    y += G R                              first map          (eq:first_stage_state)
+    C  = sum J* (y_u - J y)               next source        (eq:jvp_fc_source, eq:online_jvp_fc_source)
+    y += D C                              correction         (eq:jvp_fc_state, eq:online_jvp_fc_state)
+
+and so on for every further correction map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from sgfi.boundaries import BoundaryDag
+from sgfi.graph import Linearisation, LocalMap
+from sgfi.spectral import WienerMap
+
+
+def source(local: LocalMap, states: Sequence[Tensor], seeds: Sequence[Tensor], y: Tensor | None) -> Tensor:
+    """What the next map reads: the pulled-back seeds, or the pulled-back residual of the estimate so far."""
+    if y is None:
+        return local.vjp(seeds)
+    return local.vjp([state - pushed for state, pushed in zip(states, local.jvp(y), strict=True)])
+
+
+def repair(
+    local: LocalMap, states: Sequence[Tensor], seeds: Sequence[Tensor], maps: Sequence[WienerMap]
+) -> Tensor | None:
+    """The state at v after the given maps; ``None`` when there are none yet."""
+    y: Tensor | None = None
+    for wiener in maps:
+        y = advance(y, wiener, source(local, states, seeds, y))
+    return y
+
+
+def advance(y: Tensor | None, wiener: WienerMap, observed: Tensor) -> Tensor:
+    """One map's contribution added to the estimate so far."""
+    return wiener(observed) if y is None else y + wiener(observed)
+
+
+def walk(
+    point: Linearisation,
+    dag: BoundaryDag,
+    maps: Mapping[str, Sequence[WienerMap]],
+    channels: Mapping[str, int],
+    terminal: Tensor,
+    divisor: Tensor | float,
+) -> dict[str, Tensor]:
+    """From the terminal state to the shallowest node that has maps, each node on its repaired children.
+
+    ``divisor`` is ``|S|`` (eq:masked_terminal_seed); every other child is divided by its own channel count
+    (eq:online_child_seed). Returns the state of every node visited and of the target.
+    """
+    states = {dag.target: terminal}
+    seeds = {dag.target: terminal / divisor}
+    for name in reversed(dag.fitted):
+        if name not in maps:
+            continue
+        children = dag.frontiers[name]
+        y = repair(point.at(name), [states[u] for u in children], [seeds[u] for u in children], maps[name])
+        assert y is not None
+        point.release(name)
+        states[name], seeds[name] = y, y / channels[name]
+    return states

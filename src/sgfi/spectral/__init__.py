@@ -1,0 +1,9 @@
+"""The spectral algebra: bases, partitions, moments, Wiener solves and operator families."""
+
+from sgfi.spectral.basis import Basis
+from sgfi.spectral.moments import Moments
+from sgfi.spectral.operators import Operator, operator_named
+from sgfi.spectral.partition import Partition
+from sgfi.spectral.wiener import WienerMap
+
+__all__ = ["Basis", "Moments", "Operator", "Partition", "WienerMap", "operator_named"]

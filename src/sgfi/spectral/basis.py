@@ -1,0 +1,73 @@
+"""Between tensors of any axis order and spectra laid out for batched channel products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Orthonormal rFFT over the coordinate axes of one tensor, in tensor order, the last one halved.
+
+    A node without coordinates, or whose coordinates all have size one, is left untransformed and real.
+    Spectra are laid out ``(F, C, B)``: stored bins, channels, samples.
+    """
+
+    channel_axis: int
+    coord_axes: tuple[int, ...]
+    shape: tuple[int, ...]
+    """Sizes of all axes but the batch."""
+
+    @property
+    def channels(self) -> int:
+        return self.shape[self.channel_axis - 1]
+
+    @property
+    def coords(self) -> tuple[int, ...]:
+        """Sizes of the coordinate axes."""
+        return tuple(self.shape[axis - 1] for axis in self.coord_axes)
+
+    @property
+    def trivial(self) -> bool:
+        return prod(self.coords) == 1
+
+    @property
+    def spectrum_shape(self) -> tuple[int, ...]:
+        """Stored bins by coordinate axis."""
+        return () if self.trivial else (*self.coords[:-1], self.coords[-1] // 2 + 1)
+
+    @property
+    def bins(self) -> int:
+        return prod(self.spectrum_shape)
+
+    def dtype(self, real: torch.dtype) -> torch.dtype:
+        """The spectrum's dtype for tensors of dtype ``real``."""
+        return real if self.trivial else torch.complex128 if real == torch.float64 else torch.complex64
+
+    def analyse(self, tensor: Tensor) -> Tensor:
+        """``(B, ...)`` -> ``(F, C, B)``."""
+        batch = tensor.shape[0]
+        ordered = tensor.permute(self.channel_axis, 0, *self.coord_axes)  # (C, B, d1..dk)
+        if self.trivial:
+            return ordered.reshape(1, self.channels, batch)
+        dims = tuple(range(2, 2 + len(self.coord_axes)))
+        spectrum = torch.fft.rfftn(ordered.contiguous(), dim=dims, norm="ortho")
+        return spectrum.reshape(self.channels, batch, self.bins).permute(2, 0, 1)  # (F, C, B)
+
+    def synthesise(self, spectrum: Tensor) -> Tensor:
+        """``(F, C, B)`` -> ``(B, ...)``; what irfftn returns is the result."""
+        batch = spectrum.shape[-1]
+        if self.trivial:
+            ordered = spectrum.reshape(self.channels, batch, *self.coords)
+        else:
+            folded = spectrum.permute(1, 2, 0).reshape(self.channels, batch, *self.spectrum_shape)
+            dims = tuple(range(2, 2 + len(self.coord_axes)))
+            ordered = torch.fft.irfftn(folded, s=self.coords, dim=dims, norm="ortho")
+        order = [0] * (1 + len(self.shape))
+        for place, axis in enumerate((self.channel_axis, 0, *self.coord_axes)):
+            order[axis] = place
+        return ordered.permute(order).contiguous()

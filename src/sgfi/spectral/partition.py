@@ -1,0 +1,70 @@
+"""Which stored bins share one matrix (eq:frequency_partition)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from sgfi.errors import PlanError
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """K groups over F stored bins. ``groups`` is ``(F,)``, group ids from 0 to K-1."""
+
+    kind: str
+    """``singleton``, ``shared`` or ``custom``."""
+    groups: Tensor
+
+    @classmethod
+    def of(cls, choice: object, bins: int, name: str = "node") -> Partition:
+        """From ``"singleton"``, ``"shared"`` or one integer per stored bin."""
+        if isinstance(choice, str) and choice == "singleton":
+            return cls("singleton", torch.arange(bins))
+        if isinstance(choice, str) and choice == "shared":
+            return cls("shared", torch.zeros(bins, dtype=torch.int64))
+        try:
+            ids = torch.as_tensor(choice)
+        except (TypeError, ValueError, RuntimeError):
+            ids = torch.empty(0)
+        if isinstance(choice, str) or ids.is_floating_point() or ids.is_complex() or ids.numel() != bins:
+            got = repr(choice) if isinstance(choice, str) else f"{ids.dtype} of shape {tuple(ids.shape)}"
+            raise PlanError(
+                f'partition "singleton", "shared" or {bins} integer group ids for {name!r}',
+                got,
+                "Give one group id per stored rFFT bin.",
+            )
+        groups = torch.unique(ids.reshape(-1).to(torch.int64), return_inverse=True)[1]
+        return cls("custom", groups)
+
+    @property
+    def bins(self) -> int:
+        return len(self.groups)
+
+    @cached_property
+    def count(self) -> int:
+        """K, the number of groups."""
+        return int(self.groups.max()) + 1
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """(K,) bins in each group."""
+        return torch.bincount(self.groups, minlength=self.count)
+
+    @cached_property
+    def members(self) -> tuple[Tensor, ...]:
+        """The bins of each group."""
+        order = torch.argsort(self.groups, stable=True)
+        return torch.split(order, self.sizes.tolist())
+
+    @property
+    def description(self) -> dict:
+        """JSON-able; a custom partition is told by its count and the hash of its ids."""
+        found: dict = {"kind": self.kind, "bins": self.bins, "groups": self.count}
+        if self.kind == "custom":
+            found["sha256"] = hashlib.sha256(self.groups.numpy().tobytes()).hexdigest()
+        return found

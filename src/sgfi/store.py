@@ -1,0 +1,326 @@
+"""A map family on disk: a folder with ``manifest.json`` and one safetensors file per node.
+
+The manifest is small and can be read without touching weights. Weights are memory-mapped on load. Everything is
+written beside its final place and moved there when whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy
+import safetensors
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from sgfi.boundaries import Plan, plan
+from sgfi.errors import SgfiError, StoreError
+from sgfi.family import MapFamily
+from sgfi.graph import TensorGraph, capture
+from sgfi.spectral import WienerMap
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+UNFINISHED = "calibration.json"
+FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
+NodeMaps = tuple[tuple[WienerMap, ...], list[dict[str, float]]]
+
+
+def save(family: MapFamily, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write a family to a new folder; nothing appears at ``path`` before it is complete."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise StoreError("a path that does not exist yet", repr(str(path)), "Choose another or pass overwrite=True.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    try:
+        files = {name: _write_node(draft, family.plan, name, maps) for name, maps in family.maps.items()}
+        _write_json(draft / MANIFEST, _manifest(family, files))
+        _replace(draft, path)
+    except OSError as error:
+        raise StoreError("room and permission to write the family", str(error), f"Nothing was left at {path}.") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return path
+
+
+def load(path: str | Path, model: nn.Module | TensorGraph, *, verify: bool = True, force: bool = False) -> MapFamily:
+    """Read a family for a model (or an already captured graph); weights stay on disk, memory-mapped.
+
+    Maps belong to one checkpoint: other weights are refused unless ``force`` is given. ``verify`` compares every
+    file with its checksum.
+    """
+    path = Path(path)
+    manifest = read_manifest(path)
+    graph = model if isinstance(model, TensorGraph) else _recapture(model, manifest)
+    if graph.fingerprint != manifest["model"]["fingerprint"] and not force:
+        raise StoreError(
+            f"the checkpoint the maps were fitted on, {manifest['model']['fingerprint'][:16]}...",
+            f"a model with fingerprint {graph.fingerprint[:16]}...",
+            "Maps of one checkpoint fail on another: load the right weights or calibrate again.",
+        )
+    if verify:
+        verify_files(path, manifest)
+    restored = _replan(graph, manifest["plan"], path, manifest)
+    return MapFamily(
+        plan=restored,
+        maps={name: _read_node(path / entry["file"], restored, name) for name, entry in manifest["files"].items()},
+        ridge=manifest["calibration"]["ridge"],
+        children=manifest["calibration"]["children"],
+        samples=manifest["calibration"]["samples"],
+        diagnostics=manifest["calibration"]["diagnostics"],
+        provenance=manifest["provenance"],
+    )
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """The manifest of a map folder, checked for form."""
+    path = Path(path)
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        todo = "Name a folder written by sgfi.save."
+        if (path / UNFINISHED).exists():
+            todo = "This calibration is unfinished: run it again with the same checkpoint folder to complete it."
+        raise StoreError(f"a readable {MANIFEST} in {path}", f"{type(error).__name__}: {error}", todo) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
+        raise StoreError(f"map format {FORMAT}", repr(found), "Use the version of sgfi that wrote it, or calibrate again.")
+    return manifest
+
+
+def verify_files(path: str | Path, manifest: Mapping[str, Any] | None = None) -> None:
+    """Every node file present, whole and unaltered; an error that names the first one that is not."""
+    path = Path(path)
+    manifest = manifest or read_manifest(path)
+    for name, entry in manifest["files"].items():
+        file = path / entry["file"]
+        again = "Copy the folder again or calibrate again."
+        if not file.is_file():
+            raise StoreError(f"map file {entry['file']} of node {name!r}", "no such file", again)
+        if file.stat().st_size != entry["bytes"]:
+            raise StoreError(f"{entry['bytes']} bytes in {file.name}", f"{file.stat().st_size} bytes", again)
+        if _sha256(file) != entry["sha256"]:
+            raise StoreError(f"{file.name} as it was written", "different contents (checksum)", again)
+
+
+class Checkpoint:
+    """A folder that fills up with finished nodes while a calibration runs, and becomes a map folder at the end."""
+
+    def __init__(self, path: str | Path, signature: str, plan: Plan) -> None:
+        self._path, self._plan = Path(path), plan
+        self._note = self._path / UNFINISHED
+        if (self._path / MANIFEST).exists():
+            found = read_manifest(self._path)
+            self._state = {"signature": found["calibration"].get("signature"), "nodes": _as_nodes(found)}
+        elif self._note.exists():
+            self._state = json.loads(self._note.read_text())
+        elif self._path.exists() and any(self._path.iterdir()):
+            raise StoreError("an empty or new checkpoint folder", str(self._path), "Choose another folder.")
+        else:
+            self._state = {"signature": signature, "nodes": {}}
+        if self._state["signature"] != signature:
+            raise StoreError(
+                f"a checkpoint of this very calibration in {self._path}",
+                "one of another model, plan, data or setting",
+                "Choose another folder, or delete this one to start afresh.",
+            )
+        self._path.mkdir(parents=True, exist_ok=True)
+        if not (self._path / MANIFEST).exists():
+            _write_json(self._note, self._state)
+
+    def finished(self) -> dict[str, NodeMaps]:
+        """The nodes that need not be fitted again. A damaged file counts as unfinished."""
+        found: dict[str, NodeMaps] = {}
+        for name, entry in self._state["nodes"].items():
+            file = self._path / entry["file"]
+            if file.is_file() and _sha256(file) == entry["sha256"]:
+                found[name] = (_read_node(file, self._plan, name), entry["diagnostics"])
+        return found
+
+    def keep(self, name: str, maps: tuple[WienerMap, ...], diagnostics: list[dict[str, float]]) -> NodeMaps:
+        """Write a finished node and hand it back memory-mapped."""
+        try:
+            entry = _write_node(self._path, self._plan, name, maps)
+        except OSError as error:
+            raise StoreError(
+                "room and permission to keep a finished node", str(error), "Free space and run again to go on."
+            ) from error
+        self._state["nodes"][name] = entry | {"diagnostics": diagnostics}
+        _write_json(self._note, self._state)
+        return _read_node(self._path / entry["file"], self._plan, name), diagnostics
+
+    def close(self, family: MapFamily) -> None:
+        """Turn the folder into a finished map folder."""
+        files = {name: _without(entry, "diagnostics") for name, entry in self._state["nodes"].items()}
+        manifest = _manifest(family, {name: files[name] for name in family.maps})
+        manifest["calibration"]["signature"] = self._state["signature"]
+        _write_json(self._path / MANIFEST, manifest)
+        self._note.unlink(missing_ok=True)
+
+
+def _as_nodes(manifest: Mapping[str, Any]) -> dict[str, dict]:
+    told = manifest["calibration"]["diagnostics"]
+    return {name: {**entry, "diagnostics": told[name]} for name, entry in manifest["files"].items()}
+
+
+def _without(entry: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name != key}
+
+
+def _manifest(family: MapFamily, files: Mapping[str, dict]) -> dict[str, Any]:
+    graph = family.plan.graph
+    return {
+        "format": FORMAT,
+        "model": {
+            "class": graph.model_class,
+            "fingerprint": graph.fingerprint,
+            "input_shape": list(graph.input.shape[1:]),
+            "dtype": str(graph.input.dtype).removeprefix("torch."),
+            "bound": list(graph.bound),
+        },
+        "plan": family.plan.description,
+        "fft": FFT,
+        "calibration": {
+            "ridge": family.ridge,
+            "children": family.children,
+            "stages": family.stages,
+            "samples": family.samples,
+            "diagnostics": dict(family.diagnostics),
+        },
+        "provenance": dict(family.provenance),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": numpy.__version__,
+            "safetensors": safetensors.__version__,
+        },
+        "files": dict(files),
+    }
+
+
+def _write_node(folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...]) -> dict[str, Any]:
+    """One node's file, moved into place when whole; its entry for the manifest."""
+    tensors: dict[str, Tensor] = {}
+    for stage, wiener in enumerate(maps):
+        tensors |= {f"{stage}.{key}": value.detach().cpu().contiguous() for key, value in wiener.weights.items()}
+    partition = plan.boundary[name].partition
+    if partition.kind == "custom":
+        tensors["partition"] = partition.groups
+    file = folder / f"{plan.fitted.index(name):03d}_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.safetensors"
+    draft = file.with_suffix(".part")
+    try:
+        try:
+            save_file(tensors, draft, metadata={"node": name})
+        except safetensors.SafetensorError as error:  # how it reports a full disk
+            raise OSError(str(error)) from error
+        os.replace(draft, file)
+    finally:
+        draft.unlink(missing_ok=True)
+    return {"file": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
+
+
+def _read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:
+    try:
+        tensors = load_file(file)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise StoreError(
+            f"a readable map file {file.name} of node {name!r}", str(error), "Copy the folder again or calibrate again."
+        ) from error
+    boundary = plan.boundary[name]
+    stages: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        stage, _, weight = key.partition(".")
+        if weight:
+            stages.setdefault(int(stage), {})[weight] = value
+    return tuple(
+        WienerMap(boundary.basis, boundary.partition, boundary.operator, stages[stage]) for stage in sorted(stages)
+    )
+
+
+def _recapture(model: nn.Module, manifest: Mapping[str, Any]) -> TensorGraph:
+    told = manifest["model"]
+    if told["bound"]:
+        raise StoreError(
+            "a captured graph, because forward arguments were bound when the maps were fitted",
+            "a bare model",
+            f"Pass sgfi.capture(model, example, bound=...) with {', '.join(told['bound'])}.",
+        )
+    weights = next(iter(model.parameters()), torch.empty(0))
+    example = torch.zeros(2, *told["input_shape"], dtype=getattr(torch, told["dtype"]), device=weights.device)
+    return capture(model, example)
+
+
+def _replan(graph: TensorGraph, told: Mapping[str, Any], path: Path, manifest: Mapping[str, Any]) -> Plan:
+    """The plan as it was, rebuilt on this graph; refused when the graph no longer has it."""
+    fitted = [entry for entry in told["boundaries"] if entry["name"] != told["target"]]
+    try:
+        rebuilt = plan(
+            graph,
+            target=told["target"],
+            boundaries=[entry["name"] for entry in fitted],
+            axes={entry["name"]: entry["channel_axis"] for entry in told["boundaries"]},
+            partition={entry["name"]: _partition(entry, path, manifest) for entry in fitted},
+            operator={entry["name"]: entry["operator"] for entry in fitted},
+        )
+    except SgfiError as error:
+        raise StoreError("a model with the boundaries the maps were fitted on", str(error), "Load the same model.") from error
+    rebuilt = Plan(rebuilt.graph, told["mode"], rebuilt.dag, rebuilt.boundary)
+    wanted = {entry["name"]: (entry["shape"], entry["children"]) for entry in told["boundaries"]}
+    found = {entry["name"]: (entry["shape"], entry["children"]) for entry in rebuilt.description["boundaries"]}
+    for name, facts in wanted.items():
+        if found[name] != facts:
+            raise StoreError(f"node {name!r} with shape and children {facts}", str(found[name]), "Load the same model.")
+    return rebuilt
+
+
+def _partition(entry: Mapping[str, Any], path: Path, manifest: Mapping[str, Any]) -> str | Tensor:
+    kind = entry["partition"]["kind"]
+    if kind != "custom":
+        return kind
+    return load_file(path / manifest["files"][entry["name"]]["file"])["partition"]
+
+
+def _replace(draft: Path, path: Path) -> None:
+    """Move a finished folder into place, an old one out of the way first."""
+    if path.exists():
+        old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
+        os.replace(path, old / path.name)
+        os.replace(draft, path)
+        shutil.rmtree(old, ignore_errors=True)
+    else:
+        os.replace(draft, path)
+    os.chmod(path, 0o755)
+
+
+def _write_json(file: Path, content: Mapping[str, Any]) -> None:
+    draft = file.with_suffix(".part")
+    try:
+        draft.write_text(json.dumps(content, indent=1))
+    except TypeError as error:
+        draft.unlink(missing_ok=True)
+        raise StoreError("provenance that JSON can hold", str(error), "Use plain numbers, text, lists, dicts.") from error
+    os.replace(draft, file)
+
+
+def _sha256(file: Path) -> str:
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(stream)
+
+
+def _digest(stream: Any) -> str:
+    """For Python 3.10, which has no file_digest."""
+    digest = hashlib.sha256()
+    while block := stream.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
