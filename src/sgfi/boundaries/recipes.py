@@ -1,0 +1,229 @@
+"""Where the stage boundaries of a model stand: one small entry per architecture family, and one for all others.
+
+A recipe applies when the graph holds a module of one of its classes (so a wrapped model is still recognised) and
+the blocks it looks for. It yields names; the last one is its default target. Recipes read structure (residual sums,
+block classes, the trunk), never fixed paths: torchvision, timm and transformers variants share an entry wherever
+their structure is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sgfi.boundaries.structure import ACTIVATIONS, POOLS, Block, Structure
+from sgfi.errors import PlanError
+from sgfi.graph import TensorGraph
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a recipe answers: its name, boundaries in topological order (input first), default target (last)."""
+
+    recipe: str
+    boundaries: tuple[str, ...]
+    target: str
+
+
+Finder = Callable[[Structure], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``find`` for the models that hold a module whose class name matches; an empty answer means "not mine"."""
+
+    name: str
+    classes: re.Pattern[str]
+    find: Finder
+
+
+RECIPES: dict[str, Recipe] = {}
+
+
+def recipe(name: str, classes: str) -> Callable[[Finder], Finder]:
+    """Register a finder for the module classes that a regular expression matches in full."""
+
+    def register(find: Finder) -> Finder:
+        if name in RECIPES:
+            raise ValueError(f"a second recipe named {name!r}")
+        RECIPES[name] = Recipe(name, re.compile(classes), find)
+        return find
+
+    return register
+
+
+def stage(graph: TensorGraph) -> Stage:
+    """The answer of the first recipe that applies; the generic one applies to every model."""
+    structure = Structure(graph)
+    for entry in RECIPES.values():
+        if any(entry.classes.fullmatch(kind) for kind in structure.kinds):
+            found = _usable(structure, entry.find(structure))
+            if found:
+                return Stage(entry.name, ("input", *found), found[-1])
+    found = _usable(structure, generic(structure))
+    if not found:
+        raise PlanError(
+            "a tensor downstream of the input with a channel axis",
+            f"none in {graph!r}",
+            "Name boundaries, a target and their axes yourself: plan(graph, target, [names], axes={...}).",
+        )
+    return Stage("generic", ("input", *found), found[-1])
+
+
+def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:
+    """Once each, in topological order, without the input and without tensors that have no channel axis."""
+    kept = {name for name in names if name != "input" and structure.node(name).channel_axis is not None}
+    return tuple(sorted(kept, key=structure.order.__getitem__))
+
+
+@recipe("resnet", r"ResNet(Model)?")
+@recipe("regnet", r"RegNet(Model)?")
+@recipe("convnext", r"ConvNe[Xx]t(V2)?(Model)?")
+def residual_network(structure: Structure) -> list[str]:
+    """Stem (what the first residual block reads) and every residual sum, before its activation."""
+    sums = structure.residual_adds
+    return [structure.join_source(sums[0]), *sums] if sums else []
+
+
+@recipe("swin", r"SwinTransformer(V2|V2Cr)?|Swin(v2)?Model")
+def residual_network_with_norm(structure: Structure) -> list[str]:
+    """Stem, every residual sum (attention and MLP), final norm."""
+    found = residual_network(structure)
+    return found and [*found, structure.final_norm(found[-1]) or found[-1]]
+
+
+@recipe("vit", r"VisionTransformer(Distilled)?|(ViT|DeiT)Model")
+def vision_transformer(structure: Structure) -> list[str]:
+    """Embedded tokens, every encoder block, final norm: of a block's two sums only the one it returns."""
+    sums = structure.residual_adds
+    blocks = structure.block_outputs(sums)
+    return [structure.join_source(sums[0]), *blocks, structure.final_norm(sums[-1]) or sums[-1]] if blocks else []
+
+
+@recipe("densenet", r"DenseNet")
+def densely_connected(structure: Structure) -> list[str]:
+    """Stem pool, every dense block, every transition, final batch norm."""
+    blocks = structure.blocks("_DenseBlock", "DenseBlock", "_Transition", "DenseTransition")
+    ends = [block.output for block in blocks if block.output is not None]
+    if not ends:
+        return []
+    return [structure.block_input(blocks[0]), *ends, structure.final_norm(ends[-1]) or ends[-1]]
+
+
+INVERTED = (
+    "MBConv FusedMBConv MBConvBlock InvertedResidual DepthwiseSeparableConv EdgeResidual EfficientNetBlock".split()
+)
+
+
+@recipe("mobilenetv2", r"MobileNetV2(Model)?|MNASNet|EfficientNet")
+def mobile_network(structure: Structure) -> list[str]:
+    """Stem, residual sums, and non-residual blocks opened before their activations.
+
+    timm builds MobileNetV2 from its EfficientNet class; it has no gate and only 3x3 kernels, no EfficientNet does.
+    """
+    named = "EfficientNet" not in structure.kinds
+    plain = structure.largest_kernel == 3 and not any("Squeeze" in kind for kind in structure.kinds)
+    return inverted_residuals(structure, _before_activation) if named or plain else []
+
+
+@recipe("efficientnet", r"EfficientNet(Model)?|MobileNetV3")
+def efficient_network(structure: Structure) -> list[str]:
+    """Stem, residual sums, and non-residual blocks opened after their activations, gates inside one segment."""
+    return inverted_residuals(structure, _after_activation)
+
+
+def inverted_residuals(structure: Structure, opened: Callable[[Structure, Block], list[str]]) -> list[str]:
+    """Residual blocks stay whole and end in their sum; the others, which no shortcut helps, are opened."""
+    blocks = structure.blocks(*INVERTED, "_InvertedResidual", "MobileNetV2InvertedResidual")
+    if not blocks:
+        return []
+    sums = set(structure.residual_adds)
+    entries = [block for block in blocks if not sums & set(block.tensors)]
+    inside = [name for block in entries for name in opened(structure, block)]
+    return [structure.block_input(blocks[0]), *sums, *inside]
+
+
+def _before_activation(structure: Structure, block: Block) -> list[str]:
+    """The outputs of every convolution but the last, then the block's output (the last one's batch norm)."""
+    convolutions = [name for name in _line(structure, block) if structure.is_layer(name)]
+    return [*convolutions[:-1], _end(block)]
+
+
+def _after_activation(structure: Structure, block: Block) -> list[str]:
+    """The activated outputs of every convolution but the last, then the block's output.
+
+    A squeeze-excite gate and its multiplication are no boundaries: they stay in the segment to the projection.
+    """
+    return [*(name for name in _line(structure, block) if structure.node(name).op in ACTIVATIONS), _end(block)]
+
+
+def _line(structure: Structure, block: Block) -> list[str]:
+    """The tensors of a block that every path passes through: what happens inside a gate is left out."""
+    inside = set(block.tensors)
+    return [name for name in structure.trunk(_end(block)) if name in inside]
+
+
+def _end(block: Block) -> str:
+    return block.output or block.tensors[-1]
+
+
+@recipe("gpt2", r"GPT2Model")
+def causal_language_model(structure: Structure) -> list[str]:
+    """The output of every second block before the middle layer, then that layer's attention output.
+
+    Twelve layers: the outputs of blocks 2 and 4, and the attention output of layer 6 before its residual sum.
+    """
+    blocks, attentions = structure.blocks("GPT2Block"), structure.blocks("GPT2Attention")
+    middle = max(1, len(blocks) // 2)
+    if len(attentions) != len(blocks) or not attentions:
+        return []
+    return [*(_end(block) for block in blocks[1 : middle - 1 : 2]), _end(attentions[middle - 1])]
+
+
+def generic(structure: Structure) -> list[str]:
+    """For any other model, from the graph alone.
+
+    With residual sums: the first block's input (the stem), every residual sum, and as target the final norm if
+    one follows the last sum with the same shape, else the last sum. Sums without coordinates (two classifier
+    heads averaged, say) are left out where others have them.
+
+    Without: concatenations of branches and pooling outputs, those that every path passes through if there are
+    two or more such, else all of them; of two with no layer between, the later. Failing that, the
+    outputs of the convolutions and linear layers (after their norm, before their activation) but the last, which
+    is taken for the head. The target is the last of these that has coordinates, if any has.
+    """
+    sums = _spatial(structure, structure.residual_adds)
+    if sums:
+        return [structure.join_source(sums[0]), *sums, structure.final_norm(sums[-1]) or sums[-1]]
+    end = max(structure.order, key=lambda name: len(structure.graph.ancestors(name)))
+    trunk = set(structure.trunk(end))
+    joins = set(structure.concatenations)
+    marks = [name for name in structure.order if name in joins or structure.node(name).op in POOLS]
+    layers = [structure.normed(name) for name in structure.order if structure.is_layer(name)]
+    for names in (_only(marks, trunk), marks, _only(layers, trunk)[:-1], layers[:-1]):
+        found = _spatial(structure, _apart(structure, names))
+        if len(found) >= 2:
+            return found
+    return _spatial(structure, layers[:-1] or layers or list(structure.order)[-1:])
+
+
+def _only(names: Iterable[str], kept: set[str]) -> list[str]:
+    return [name for name in names if name in kept]
+
+
+def _spatial(structure: Structure, names: Iterable[str]) -> list[str]:
+    """Those with coordinate axes, if any has."""
+    found = list(names)
+    return [name for name in found if structure.node(name).coord_axes] or found
+
+
+def _apart(structure: Structure, names: list[str]) -> list[str]:
+    """Of two neighbours with no parametric layer between, the later."""
+    return [
+        name
+        for name, following in zip(names, [*names[1:], None], strict=True)
+        if following is None
+        or name not in structure.graph.ancestors(following)
+        or any(structure.is_parametric(step) for step in structure.between(name, following))
+    ]
