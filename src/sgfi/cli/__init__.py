@@ -1,0 +1,17 @@
+"""The command line: ``sgfi graph | plan | calibrate | invert | atlas | evaluate | maps | demo``."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Entry point of the ``sgfi`` command."""
+    try:
+        import typer  # noqa: F401
+    except ImportError:
+        print('The command line needs typer. Run: pip install "sgfi[cli]".', file=sys.stderr)
+        raise SystemExit(1) from None
+    from sgfi.cli.app import app
+
+    app()

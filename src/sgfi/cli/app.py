@@ -1,0 +1,29 @@
+"""The command tree."""
+
+from __future__ import annotations
+
+import typer
+
+from sgfi.cli import calibration, demonstration, evaluation, inspection, inversion, maps
+
+app = typer.Typer(
+    name="sgfi",
+    help="What does this internal feature, on this input, look like in the input domain?",
+    epilog="Exit codes: 0 done, 2 wrong use, 3 data or model unreadable, 4 plan, 5 query, 6 maps, "
+    "7 calibration, 8 disk, 130 interrupted. Start with: sgfi demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(inspection.graph)
+app.command()(inspection.plan)
+app.command()(calibration.calibrate)
+app.command()(inversion.invert)
+app.command()(inversion.atlas)
+app.command()(evaluation.evaluate)
+maps_app = typer.Typer(no_args_is_help=True, help="Look at, check and shrink saved map folders.")
+maps_app.command()(maps.info)
+maps_app.command()(maps.verify)
+maps_app.command()(maps.shrink)
+app.add_typer(maps_app, name="maps")
+app.command()(demonstration.demo)

@@ -1,0 +1,95 @@
+"""``sgfi calibrate``: fit the maps of one model on one data set."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import sgfi
+from sgfi.cli import options
+from sgfi.cli.loading import capture_model
+from sgfi.cli.outcomes import Interrupted, command, say
+from sgfi.vision.data import open_data
+
+
+@command
+def calibrate(
+    model: options.Model,
+    data: Annotated[Path, typer.Option(help="Folder of images, an .npy/.safetensors of inputs, or a text file.")],
+    out: Annotated[Path, typer.Option(help="Folder for the maps; must not exist yet.")],
+    target: options.Target = None,
+    boundaries: options.Boundaries = "stage",
+    weights: options.Weights = None,
+    partial_weights: options.Partial = False,
+    size: options.Size = None,
+    limit: options.Limit = None,
+    batch_size: options.BatchSize = 16,
+    ridge: Annotated[float, typer.Option(help="Relative ridge.")] = 0.01,
+    children: Annotated[str, typer.Option(help="'true' (the paper) or 'online' (better over long paths).")] = "online",
+    stages: Annotated[int, typer.Option(help="Maps per node; 2 is the paper's G and D.")] = 2,
+    operator: Annotated[
+        str, typer.Option(help="full, diagonal, gamma or diagonal+rankN: capacity of the maps.")
+    ] = "full",
+    partition: Annotated[
+        str, typer.Option(help="singleton: a matrix per frequency; shared: one for all.")
+    ] = "singleton",
+    memory: Annotated[
+        str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")
+    ] = None,
+    quiet: options.Quiet = False,
+    force: options.Force = False,
+) -> None:
+    """Fit the maps. Interrupted with Ctrl-C, the same command goes on from the last finished node.
+
+    Examples:
+
+      sgfi calibrate torchvision:resnet18 --data photos/ --out maps/resnet18
+
+      sgfi calibrate timm:resnet50 --data photos/ --out maps/r50 --size 128 --limit 512
+
+      sgfi calibrate my_model.py:build --weights best.safetensors --data inputs.npy --out maps/mine
+    """
+    options.free_path(out, force)
+    started = time.monotonic()
+    loaded, graph = capture_model(model, weights, size, partial_weights)
+    planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=partition, operator=operator)
+    batches = open_data(data, loaded, batch_size, limit)
+    described = batches.describe()
+    skipped = len(batches.skipped)
+    said = f", {skipped} unreadable and skipped" if skipped else ""
+    say(f"{described['inputs']} inputs{said}; {len(planned.fitted)} nodes to {planned.target}", quiet)
+    partial = out.with_name(out.name + ".partial")
+    try:
+        family = sgfi.calibrate(
+            planned,
+            batches,
+            ridge=ridge,
+            children=children,
+            stages=stages,
+            memory=memory,
+            checkpoint=partial,
+            progress=not quiet,
+            provenance={"model": loaded.provenance, "data": {"path": str(data), **described}},
+        )
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            f"Interrupted. Finished nodes are kept in {partial}; run the same command to go on."
+        ) from error
+    _move(partial, out)
+    say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
+    typer.echo(str(out))
+
+
+def _move(finished: Path, out: Path) -> None:
+    """A finished checkpoint folder is a map folder: it only needs its name."""
+    if out.exists():
+        old = out.with_name(f".{out.name}.old")
+        out.rename(old)
+        finished.rename(out)
+        shutil.rmtree(old)
+    else:
+        finished.rename(out)

@@ -1,0 +1,65 @@
+"""``sgfi evaluate``: alignment numbers on a data set, written to a file and shown as a table."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sgfi.cli import options
+from sgfi.cli.loading import open_family
+from sgfi.cli.outcomes import command, say
+from sgfi.evaluation.tables import as_text, measure
+from sgfi.figures.atlases import depth_targets
+from sgfi.query_text import TextQuery, parse_query
+from sgfi.vision.data import open_data
+
+
+@command
+def evaluate(
+    maps: options.Maps,
+    data: Annotated[Path, typer.Argument(help="Held-out inputs: folder, array or text file.")],
+    query: Annotated[list[str] | None, typer.Option(help=options.QUERY_HELP)] = None,
+    depths: Annotated[int, typer.Option(help="Without --query: so many target depths.")] = 1,
+    out: Annotated[Path, typer.Option(help="JSON file for every number.")] = Path("results.json"),
+    limit: options.Limit = None,
+    batch_size: options.BatchSize = 16,
+    model: options.ModelOverride = None,
+    weights: options.Weights = None,
+    quiet: options.Quiet = False,
+    force: options.Force = False,
+) -> None:
+    """Measure how inverses align with their inputs, per stage (raw, first, final) and query.
+
+    Examples:
+
+      sgfi evaluate maps/resnet18 heldout/
+
+      sgfi evaluate maps/resnet18 heldout/ --depths 5 --out depths.json
+
+      sgfi evaluate maps/resnet18 heldout/ --query layer3.1.add:17 --query layer3.1.add
+    """
+    options.free_path(out, force)
+    asked = [parse_query(text) for text in query or []]
+    opened = open_family(maps, model, weights)
+    if not asked:
+        asked = [TextQuery(name) for name in depth_targets(opened.family.plan, depths)[-depths:]]
+    batches = open_data(data, opened.loaded, batch_size, limit)
+    fitted_on = dict(opened.manifest.get("provenance") or {}).get("data", {}).get("digest")
+    described = batches.describe()
+    if fitted_on == described["digest"]:
+        say("warning: these are the inputs the maps were fitted on; the numbers flatter them")
+    started = time.monotonic()
+    results = measure(opened.family, batches, asked, progress=not quiet)
+    record = {
+        "maps": str(maps),
+        "data": {"path": str(data), **described},
+        "seconds": round(time.monotonic() - started, 2),
+        "results": results,
+    }
+    out.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    typer.echo(as_text(results))
+    typer.echo(str(out))

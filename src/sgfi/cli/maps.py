@@ -1,0 +1,123 @@
+"""``sgfi maps info | verify | shrink``: map folders."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import sgfi
+from sgfi.cli import options
+from sgfi.cli.loading import open_family
+from sgfi.cli.outcomes import command, say
+from sgfi.errors import QueryError
+from sgfi.store import read_manifest, verify_files
+
+
+@command
+def info(
+    maps: options.Maps,
+    as_json: Annotated[bool, typer.Option("--json", help="The whole manifest as JSON.")] = False,
+) -> None:
+    """What a map folder holds, read from its manifest alone.
+
+    Example:
+
+      sgfi maps info maps/resnet18
+    """
+    manifest = read_manifest(maps)
+    if as_json:
+        typer.echo(json.dumps(manifest, indent=1))
+        return
+    for name, value in facts(manifest).items():
+        typer.echo(f"{name:14}{value}")
+
+
+@command
+def verify(
+    maps: options.Maps,
+    weights_too: Annotated[
+        bool, typer.Option("--model-too", help="Also build the model and compare its weights.")
+    ] = False,
+) -> None:
+    """Check that every map file is there, whole and unaltered.
+
+    Example:
+
+      sgfi maps verify maps/resnet18
+    """
+    manifest = read_manifest(maps)
+    verify_files(maps, manifest)
+    if weights_too:
+        open_family(maps)
+    typer.echo(f"{maps}: {len(manifest['files'])} files as they were written")
+
+
+@command
+def shrink(
+    maps: options.Maps,
+    out: Annotated[Path, typer.Option(help="Folder for the smaller family.")],
+    stages: Annotated[int | None, typer.Option(help="Keep so many maps per node (1: the first map only).")] = None,
+    target: Annotated[str | None, typer.Option(help="Keep only what this shallower target needs.")] = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write a smaller copy of a family: fewer stages, or only up to a shallower target.
+
+    Examples:
+
+      sgfi maps shrink maps/resnet18 --stages 1 --out maps/resnet18-first
+
+      sgfi maps shrink maps/resnet18 --target layer2.1.add --out maps/resnet18-shallow
+    """
+    options.free_path(out, force)
+    family = open_family(maps).family
+    smaller = shrunk(family, stages, target)
+    sgfi.save(smaller, out, overwrite=force)
+    say(f"{_size(family.bytes)} -> {_size(smaller.bytes)}", quiet)
+    typer.echo(str(out))
+
+
+def shrunk(family: Any, stages: int | None, target: str | None) -> Any:
+    """The family with fewer maps; the maps that stay are the same numbers."""
+    if stages is not None and not 1 <= stages <= family.stages:
+        raise QueryError(f"1 to {family.stages} stages", str(stages), "The family has no more.")
+    plan = family.plan
+    if target is not None:
+        plan = replace(plan, dag=plan.toward(target))  # refuses where a frontier would differ
+        kept = {*plan.fitted, plan.target}
+        plan = replace(plan, boundary={n: b for n, b in plan.boundary.items() if n in kept})
+    return replace(
+        family,
+        plan=plan,
+        maps={name: family.maps[name][:stages] for name in plan.fitted},
+        diagnostics={n: d[:stages] for n, d in family.diagnostics.items() if n in plan.fitted},
+    )
+
+
+def facts(manifest: dict[str, Any]) -> dict[str, str]:
+    """The manifest in a dozen lines."""
+    plan, fit = manifest["plan"], manifest["calibration"]
+    model = dict(manifest["provenance"].get("model") or {})
+    data = dict(manifest["provenance"].get("data") or {})
+    size = sum(entry["bytes"] for entry in manifest["files"].values())
+    skipped = f", {len(data['skipped'])} skipped" if data.get("skipped") else ""
+    return {
+        "model": f"{model.get('spec', manifest['model']['class'])} (weights: {model.get('weights', '?')})",
+        "fingerprint": manifest["model"]["fingerprint"][:16],
+        "input": "x".join(map(str, manifest["model"]["input_shape"])),
+        "target": plan["target"],
+        "boundaries": f"{plan['mode']}, {len(manifest['files'])} fitted nodes",
+        "calibration": f"{fit['samples']} samples{skipped}, {fit['children']} children, "
+        f"{fit['stages']} stages, ridge {fit['ridge']}",
+        "data": f"{data.get('path', data.get('kind', '?'))} (digest {data.get('digest', '?')})",
+        "size": _size(size),
+        "versions": ", ".join(f"{k} {v}" for k, v in manifest["versions"].items()),
+    }
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,55 @@
+"""Options that several commands share, each said once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str,
+    typer.Argument(help="torchvision:NAME, timm:NAME, hf:NAME, pip:efficientnet_lite0, or path/to/file.py:build."),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="A .safetensors or .pth file (never runs pickled code), or 'none' for random weights. "
+        "Default: the library's pretrained ones."
+    ),
+]
+Partial = Annotated[bool, typer.Option("--partial-weights", help="Accept weights with missing or unknown names.")]
+Size = Annotated[int | None, typer.Option(help="Input size in pixels (tokens for text models).")]
+Target = Annotated[str | None, typer.Option(help="Name of the target tensor. Default: the recipe's own.")]
+Boundaries = Annotated[str, typer.Option(help="'stage', 'full', or names of tensors separated by commas.")]
+Maps = Annotated[Path, typer.Argument(help="Folder of a saved map family.")]
+ModelOverride = Annotated[
+    str | None,
+    typer.Option("--model", help="Model to use instead of the one named in the manifest."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no remarks.")]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Write over what is there.")]
+Limit = Annotated[int | None, typer.Option(help="Use at most so many inputs.")]
+BatchSize = Annotated[int, typer.Option(help="Inputs per batch.")]
+Stage = Annotated[str, typer.Option(help="raw, first or final.")]
+QUERY_HELP = (
+    "<node>[:<channels>][@<coords>], for example layer3.1.add:0-7,12@2,3;4,5. "
+    "An empty node is the family's own target. Quote it when it contains ';'."
+)
+
+
+def boundary_choice(text: str) -> str | list[str]:
+    """'stage', 'full', or a list of names."""
+    if text in ("stage", "full"):
+        return text
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def free_path(path: Path, force: bool) -> Path:
+    """Refuse early, before any work is done, to write over a file."""
+    from sgfi.errors import StoreError
+
+    if path.exists() and not force:
+        raise StoreError("an output path that is free", f"{path}, which exists", "Choose another or pass --force.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

@@ -1,0 +1,91 @@
+"""Ink and paper of the figures, and how they become PNG files.
+
+Figures use matplotlib's object interface only: no global state, no window, safe in threads and tests.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sgfi.errors import SgfiError, StoreError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 160
+FAINT = "faint"
+"""Tag (matplotlib gid) of what is drawn in the paler ink."""
+FIXED = "fixed"
+"""Tag of texts that keep their colour in every theme."""
+FILL = "fill"
+"""Tag of boxes."""
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Four colours."""
+
+    paper: str
+    ink: str
+    faint: str
+    fill: str
+
+
+LIGHT = Theme(paper="#ffffff", ink="#16181d", faint="#5b616e", fill="#eef2f8")
+DARK = Theme(paper="#15171c", ink="#eceef2", faint="#a3a9b6", fill="#262b36")
+ACCENT = "#ff3b6b"
+"""Marks on pictures: seen on photographs in both themes."""
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, with its own Agg canvas."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise SgfiError(
+            "the package matplotlib to be installed", str(error), 'Run: pip install "sgfi[figures]".'
+        ) from error
+    figure = Figure(figsize=(width, height), dpi=DPI, facecolor=LIGHT.paper)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def recolour(figure: Figure, theme: Theme) -> Figure:
+    """The same figure in another theme; pictures keep their colours."""
+    from matplotlib.patches import FancyArrowPatch, Patch
+    from matplotlib.text import Text
+
+    figure.set_facecolor(theme.paper)
+    for text in figure.findobj(Text):
+        if text.get_gid() != FIXED:
+            text.set_color(theme.faint if text.get_gid() == FAINT else theme.ink)
+    for patch in figure.findobj(Patch):
+        if patch.get_gid() == FILL:
+            patch.set_facecolor(theme.fill)
+            patch.set_edgecolor(theme.faint)
+        elif isinstance(patch, FancyArrowPatch) and patch.get_gid() == FAINT:
+            patch.set_color(theme.faint)
+    return figure
+
+
+def png(figure: Figure, theme: Theme = LIGHT, dpi: int = DPI) -> bytes:
+    """The figure as the bytes of a PNG file."""
+    recolour(figure, theme)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, facecolor=theme.paper)
+    return buffer.getvalue()
+
+
+def save_figure(figure: Figure, path: str | Path, *, overwrite: bool = False, theme: Theme = LIGHT) -> Path:
+    """Write a PNG (or what the suffix says: .svg, .pdf); refuse to write over a file unless told to."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise StoreError("a path that is free", f"{path}, which exists", "Choose another or pass --force.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    recolour(figure, theme)
+    figure.savefig(path, facecolor=theme.paper)
+    return path

@@ -1,0 +1,190 @@
+"""A report is data (sections of texts, pictures, tables and commands); rendering it is one pure function.
+
+Pictures are inlined as base64 PNG, one for light and one for dark paper, so that the file opens from disk anywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from sgfi.figures.style import DARK, LIGHT, png
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph. `` `code` `` and ``**bold**`` are understood, nothing else."""
+
+    words: str
+
+
+@dataclass(frozen=True)
+class Code:
+    """Commands to copy."""
+
+    lines: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain cells; ``wide`` columns of numbers are right-aligned."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure for both kinds of paper."""
+
+    light: bytes
+    dark: bytes
+    alt: str
+    caption: str = ""
+    width: int = 0
+    """Natural width in CSS pixels; on narrow screens the picture scrolls rather than shrinking to dust."""
+
+    @classmethod
+    def of(cls, figure: Figure, alt: str, caption: str = "") -> Picture:
+        """Rendered twice from one matplotlib figure."""
+        width = round(figure.get_size_inches()[0] * 96)
+        dark = png(figure, DARK)
+        return cls(png(figure, LIGHT), dark, alt, caption, width)
+
+
+Block = Text | Code | Table | Picture
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    title: str
+    lead: str
+    sections: tuple[Section, ...]
+    facts: tuple[tuple[str, str], ...] = ()
+    """A few numbers at the top: (value, what it is)."""
+    foot: str = ""
+
+
+def render(report: Report) -> str:
+    """The whole page."""
+    links = "".join(f'<a href="#{_anchor(section.title)}">{escape(section.title)}</a>' for section in report.sections)
+    facts = "".join(f"<div><b>{escape(value)}</b><span>{escape(what)}</span></div>" for value, what in report.facts)
+    body = "".join(_section(section) for section in report.sections)
+    return (
+        "<!doctype html>\n"
+        f'<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(report.title)}</title><style>{STYLE}</style></head><body><main>"
+        f'<header><h1>{escape(report.title)}</h1><p class="lead">{_inline(report.lead)}</p>'
+        f'<div class="facts">{facts}</div><nav>{links}</nav></header>'
+        f"{body}<footer>{_inline(report.foot)}</footer></main></body></html>\n"
+    )
+
+
+def _section(section: Section) -> str:
+    blocks = "".join(_block(block) for block in section.blocks)
+    return f'<section id="{_anchor(section.title)}"><h2>{escape(section.title)}</h2>{blocks}</section>'
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Text):
+        return f"<p>{_inline(block.words)}</p>"
+    if isinstance(block, Code):
+        return f"<pre><code>{escape(block.lines)}</code></pre>"
+    if isinstance(block, Table):
+        return _table(block)
+    return _picture(block)
+
+
+def _picture(picture: Picture) -> str:
+    light, dark = (f"data:image/png;base64,{base64.b64encode(data).decode()}" for data in (picture.light, picture.dark))
+    narrow = min(picture.width, 620)
+    style = f"width:{picture.width}px;min-width:{narrow}px" if picture.width else ""
+    caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
+    return (
+        '<figure><div class="scroll"><picture>'
+        f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
+        f'<img src="{light}" alt="{escape(picture.alt, quote=True)}" style="{style}">'
+        f"</picture></div>{caption}</figure>"
+    )
+
+
+def _table(table: Table) -> str:
+    numeric = [all(_is_number(row[c]) for row in table.rows) if table.rows else False for c in range(len(table.head))]
+
+    def line(cells: Sequence[str], tag: str) -> str:
+        marked = (
+            f'<{tag} class="number">{_inline(cell)}</{tag}>' if numeric[c] else f"<{tag}>{_inline(cell)}</{tag}>"
+            for c, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(marked)}</tr>"
+
+    rows = "".join(line(row, "td") for row in table.rows)
+    note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
+    head = line(table.head, "th")
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>{note}'
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"[-+−]?[\d.,]+( ?(%|s|ms|MiB|GiB))?", cell.strip()) is not None
+
+
+def _inline(words: str) -> str:
+    """Escaped text with `code` and **bold**."""
+    safe = escape(words)
+    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", safe)
+    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", safe)
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+STYLE = """
+:root{color-scheme:light dark;--paper:#fff;--ink:#16181d;--faint:#5b616e;--fill:#f3f5f9;--line:#dde1e8;--link:#1f5fbf}
+@media (prefers-color-scheme:dark){:root{--paper:#15171c;--ink:#eceef2;--faint:#a3a9b6;--fill:#20242d;
+--line:#343a46;--link:#8db8ff}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
+"Helvetica Neue",Arial,sans-serif;-webkit-text-size-adjust:100%}
+main{max-width:60rem;margin:0 auto;padding:1.5rem 1rem 4rem}
+h1{font-size:1.7rem;line-height:1.2;margin:0 0 .5rem}
+h2{font-size:1.2rem;line-height:1.3;margin:2.4rem 0 .5rem;padding-top:.9rem;border-top:1px solid var(--line)}
+p{margin:.5rem 0;max-width:46rem}
+.lead{font-size:1.05rem}
+.note,figcaption,footer{color:var(--faint);font-size:.88rem}
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.6rem;margin:1.1rem 0}
+.facts div{background:var(--fill);border-radius:.5rem;padding:.6rem .8rem}
+.facts b{display:block;font-size:1.35rem;line-height:1.2;font-variant-numeric:tabular-nums}
+.facts span{color:var(--faint);font-size:.82rem;line-height:1.3;display:block}
+nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.92rem}
+a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}
+figure{margin:1rem 0}
+figcaption{margin-top:.3rem;max-width:46rem}
+.scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
+img{display:block;max-width:100%;height:auto;border-radius:.3rem}
+table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums;margin:.6rem 0}
+th,td{text-align:left;padding:.32rem .8rem .32rem 0;border-bottom:1px solid var(--line);vertical-align:top}
+th{font-weight:600;color:var(--faint);white-space:nowrap}
+.number{text-align:right}
+code{font:.88em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--fill);padding:.08em .3em;
+border-radius:.25rem;overflow-wrap:anywhere}
+pre{background:var(--fill);border-radius:.5rem;padding:.8rem 1rem;overflow-x:auto;margin:.7rem 0}
+pre code{background:none;padding:0;overflow-wrap:normal}
+footer{margin-top:3rem;border-top:1px solid var(--line);padding-top:.8rem}
+""".strip()
