@@ -5,6 +5,7 @@ Law: the moments of any split of the samples, merged in any order, are the momen
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,8 +15,6 @@ from sgfi.spectral.partition import Partition
 
 FLOOR = 1e-30
 """Protects the relative ridge in the degenerate zero-source case (eq:relative_ridge)."""
-FEW = 4
-"""Up to this many channels, products are done element by element: batched matrix kernels cost more than the work."""
 
 
 @dataclass
@@ -48,12 +47,12 @@ class Moments:
     ) -> Moments:
         groups = range(partition.count) if groups is None else groups
         shape = (len(groups), channels, channels) if full else (len(groups), channels)
-        zero = torch.zeros((), dtype=torch.float64 if torch.device(device).type == "cpu" else torch.float32)
+        wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
         return cls(
             xx=torch.zeros(shape, dtype=dtype, device=device),
             yx=torch.zeros(shape, dtype=dtype, device=device),
-            energy=zero.to(device),
-            target=zero.to(device),
+            energy=torch.zeros((), dtype=wide, device=device),
+            target=torch.zeros((), dtype=wide, device=device),
             count=0,
             partition=partition,
             groups=groups,
@@ -68,14 +67,14 @@ class Moments:
         self.energy += x.abs().square().sum(dtype=self.energy.dtype)
         self.target += y.abs().square().sum(dtype=self.target.dtype)
         self.count += x.shape[-1]
-        x, y = self._pooled(x), self._pooled(y)
-        if isinstance(x, Tensor) and isinstance(y, Tensor):  # one bin a group
-            _accumulate(self.xx, x, x)
-            _accumulate(self.yx, y, x)
-        else:
-            for place, (one, two) in enumerate(zip(x, y, strict=True)):
-                _accumulate(self.xx[place : place + 1], one, one)
-                _accumulate(self.yx[place : place + 1], two, one)
+        for place, one, two in self._pooled(x, y):
+            conjugate = one.conj().resolve_conj()
+            if self.full:
+                self.xx[place].baddbmm_(one, conjugate.transpose(1, 2))
+                self.yx[place].baddbmm_(two, conjugate.transpose(1, 2))
+            else:
+                self.xx[place] += (one * conjugate).sum(-1)
+                self.yx[place] += (two * conjugate).sum(-1)
 
     def merge(self, other: Moments) -> None:
         """Add the moments of other samples."""
@@ -85,13 +84,16 @@ class Moments:
         self.target += other.target
         self.count += other.count
 
-    def _pooled(self, spectrum: Tensor) -> Tensor | list[Tensor]:
-        """The bins of our groups: ``(K, C, B)``, or per group ``(1, C, |g| B)``."""
+    def _pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Our groups and their columns, contiguous: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""
         if self.partition.kind == "singleton":
-            return spectrum[self.groups.start : self.groups.stop]
-        channels = spectrum.shape[1]
-        members = (self.partition.members[group] for group in self.groups)
-        return [spectrum[bins].permute(1, 0, 2).reshape(1, channels, -1) for bins in members]
+            ours = slice(self.groups.start, self.groups.stop)
+            yield slice(None), x[ours].contiguous(), y[ours].contiguous()
+            return
+        for place, group in enumerate(self.groups):
+            bins = self.partition.members[group].to(x.device)
+            one, two = (part[bins].transpose(0, 1).reshape(1, part.shape[1], -1) for part in (x, y))
+            yield slice(place, place + 1), one, two
 
     def mean(self) -> tuple[Tensor, Tensor]:
         """Group means of ``X X*`` and ``Y X*`` (eq:grouped_spectral_moments)."""
@@ -109,14 +111,3 @@ class Moments:
     def size(groups: int, channels: int, dtype: torch.dtype, *, full: bool = True) -> int:
         """Bytes of one accumulator pair."""
         return 2 * groups * channels ** (2 if full else 1) * dtype.itemsize
-
-
-def _accumulate(total: Tensor, left: Tensor, right: Tensor) -> None:
-    """``total += left right*`` over the sample axis; ``(K, C, B)`` each."""
-    if total.dim() == 2:
-        total += (left * right.conj()).sum(-1)
-    elif left.shape[1] <= FEW:
-        for row in range(left.shape[1]):
-            total[:, row] += (left[:, row : row + 1] * right.conj()).sum(-1)
-    else:
-        total.baddbmm_(left, right.mH)

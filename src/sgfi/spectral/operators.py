@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import PlanError
-from sgfi.spectral.moments import FEW, Moments
+from sgfi.spectral.moments import Moments
 from sgfi.spectral.partition import Partition
 
 Weights = dict[str, Tensor]
@@ -37,7 +37,7 @@ class Operator:
 
     def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
         """``(F, C, B)`` -> ``(F, C, B)``."""
-        return _by_group(_product, weights["gain"], spectrum, partition)
+        return _by_group(weights["gain"], spectrum, partition)
 
     def size(self, groups: int, channels: int) -> int:
         """Numbers held by one map."""
@@ -97,8 +97,8 @@ class DiagonalLowRank(Operator):
         return {"diagonal": diagonal, "left": left, "right": right}
 
     def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
-        low = _by_group(_product, weights["right"], spectrum, partition)
-        mixed = _by_group(_product, weights["left"], low, partition)
+        low = _by_group(weights["right"], spectrum, partition)
+        mixed = _by_group(weights["left"], low, partition)
         return _spread(weights["diagonal"], partition).unsqueeze(-1) * spectrum + mixed
 
     def size(self, groups: int, channels: int) -> int:
@@ -159,21 +159,14 @@ def _spread(gain: Tensor, partition: Partition) -> Tensor:
     return gain
 
 
-def _product(gain: Tensor, spectrum: Tensor) -> Tensor:
-    """Batched ``(K, D, C) @ (K, C, B)``, element-wise when there are only a few channels."""
-    if max(gain.shape[1:]) <= FEW:
-        return sum(gain[:, :, c : c + 1] * spectrum[:, c : c + 1] for c in range(gain.shape[2]))  # type: ignore[return-value]
-    return torch.bmm(gain, spectrum)
-
-
-def _by_group(product, gain: Tensor, spectrum: Tensor, partition: Partition) -> Tensor:
+def _by_group(gain: Tensor, spectrum: Tensor, partition: Partition) -> Tensor:
     """Apply each group's matrix to its bins without copying it to every bin."""
     if partition.kind == "singleton":
-        return product(gain, spectrum)
+        return torch.bmm(gain, spectrum)
     bins, channels, batch = spectrum.shape
     out = spectrum.new_empty(bins, gain.shape[1], batch)
     for group, members in enumerate(partition.members):
-        columns = spectrum[members].permute(1, 0, 2).reshape(1, channels, -1)
-        mixed = product(gain[group : group + 1], columns)
-        out[members] = mixed.reshape(-1, len(members), batch).permute(1, 0, 2)
+        columns = spectrum[members].transpose(0, 1).reshape(channels, -1)
+        mixed = gain[group] @ columns
+        out[members] = mixed.reshape(-1, len(members), batch).transpose(0, 1)
     return out
