@@ -17,6 +17,12 @@ from sgfi.graph.programs import derivable_kernels
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
 from sgfi.graph.values import is_floating, is_tensor, op_name, parents, value
 
+MACHINERY = (
+    *("/torch/export/", "/torch/_", "/torch/fx/", "/torch/utils/", "/torch/nn/modules/module.py"),
+    *("/sgfi/graph/", "/inspect.py", "/contextlib.py", "<string>"),
+)
+"""Parts of file names that mark a frame as tracing machinery rather than model code."""
+
 
 def capture(model: nn.Module, example: Tensor, *, bound: Mapping[str, Any] | None = None) -> TensorGraph:
     """Capture every differentiable floating tensor between the model's input and its outputs.
@@ -63,8 +69,12 @@ def _check(model: nn.Module, example: Tensor) -> None:
             f"training mode in {training[0]!r}" + (f" and {len(training) - 1} more modules" * (len(training) > 1)),
             "Call model.eval() first: batch norm and dropout must not couple or disturb samples.",
         )
-    if not isinstance(example, Tensor) or not example.is_floating_point() or example.dim() < 2:
-        got = f"{example.dtype} of shape {tuple(example.shape)}" if isinstance(example, Tensor) else type(example).__name__
+    if not isinstance(example, Tensor) or not example.is_floating_point() or example.dim() < 2 or not len(example):
+        got = (
+            f"{example.dtype} of shape {tuple(example.shape)}"
+            if isinstance(example, Tensor)
+            else type(example).__name__
+        )
         raise CaptureError(
             "a floating-point example batch (B, ...)",
             got,
@@ -104,12 +114,11 @@ def _export(model: nn.Module, example: Tensor, bound: dict[str, Any]) -> Exporte
 
 
 def _failed_call(error: BaseException) -> str:
-    """The last frame of the traceback that lies in model code: neither ours nor torch's tracing machinery."""
+    """The last frame of the traceback that lies in model code."""
     where, trace = "the model's forward", error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        tracing = ("/torch/export/", "/torch/_", "/torch/fx/", "/torch/utils/", "/torch/nn/modules/module.py", "/sgfi/")
-        if not any(part in file.replace("\\", "/") for part in tracing):
+        if not any(part in file.replace("\\", "/") for part in MACHINERY):
             where = f"{trace.tb_frame.f_code.co_name} ({file.rpartition('/')[2]}:{trace.tb_lineno})"
         trace = trace.tb_next
     return where

@@ -65,7 +65,8 @@ class LocalMap:
                 duals = program(forward_ad.make_dual(point, tangent), *held)
                 tangents = [forward_ad.unpack_dual(dual).tangent for dual in duals]
                 return tuple(
-                    torch.zeros_like(dual) if found is None else found for dual, found in zip(duals, tangents)
+                    torch.zeros_like(dual) if found is None else found
+                    for dual, found in zip(duals, tangents, strict=True)
                 )
 
     def _double_backward(self, tangent: Tensor) -> tuple[Tensor, ...]:
@@ -85,6 +86,11 @@ class LocalMap:
                 materialize_grads=True,
                 is_grads_batched=tangent.dim() > self.source.dim(),
             )
+
+
+def _leaf(x: Tensor) -> Tensor:
+    """``x`` without its past; a copy where it comes from inference mode, whose tensors take part in no derivative."""
+    return x.clone() if x.is_inference() else x.detach()
 
 
 def _lacks_rule(error: Exception) -> bool:
@@ -113,11 +119,11 @@ class Linearisation:
 
         self._readers = Counter(child for found in frontiers.values() for child in found)
 
-        leaf = x.detach().requires_grad_("input" in frontiers)
+        leaf = _leaf(x).requires_grad_("input" in frontiers)
         with torch.enable_grad():
             found = graph.program(("input",), tuple(wanted), cuts)(leaf)
-        self._before = dict(zip(wanted, found)) | {"input": leaf}
-        self._after = self._before | dict(zip(cuts, found[len(wanted) :]))
+        self._before = dict(zip(wanted, found[: len(wanted)], strict=True)) | {"input": leaf}
+        self._after = self._before | dict(zip(cuts, found[len(wanted) :], strict=True))
         self.values = {name: tensor.detach() for name, tensor in self._after.items()}
         """H of every boundary and of every tensor asked for with ``keep``."""
 
@@ -145,7 +151,7 @@ def backpropagate(
 ) -> dict[str, Tensor]:
     """Ordinary backpropagation of a cotangent at ``target`` to each of ``names`` and the input."""
     inner = tuple(name for name in names if name not in ("input", target))
-    leaf = x.detach().requires_grad_()
+    leaf = _leaf(x).requires_grad_()
     with torch.enable_grad():
         state, *found = graph.program(("input",), (target, *inner))(leaf)
         pulled = torch.autograd.grad(
