@@ -113,7 +113,7 @@ class Plan:
                 )
             )
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths)).rstrip() for row in rows)
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
     def draw(self, path: str | Path | None = None) -> str:
         """The boundary DAG as SVG text; written to ``path`` when one is given."""
@@ -165,7 +165,11 @@ def plan(
     of names; a list implies the input and the target. ``axes`` overrides channel axes by name; ``partition`` and
     ``operator`` are one choice for all nodes or a mapping by name.
     """
+    if not isinstance(graph, TensorGraph):
+        raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
     canonical = graph.nodes.canonical
+    if not isinstance(axes, Mapping | None):
+        raise PlanError("axes as a mapping from name to channel axis", repr(axes), "Write axes={name: axis}.")
     overrides = {canonical(name): axis for name, axis in (axes or {}).items()}
     mode, names, default = _choose(graph, boundaries, overrides)
     if target is None and default is None:
@@ -211,7 +215,7 @@ def _choose(
     if boundaries == "full":
         names = [name for name, node in graph.nodes.items() if node.channel_axis is not None or name in overrides]
         return "full", names, None
-    if isinstance(boundaries, str):
+    if isinstance(boundaries, str) or not isinstance(boundaries, Iterable):
         raise PlanError(
             'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
         )
@@ -246,11 +250,12 @@ def _with_axis(node: Node, axis: int | None) -> Node:
                 f"Give one with axes={{{node.name!r}: axis}} (the batch must stand on axis 0) or leave this node out.",
             )
         return node
-    settled = axis % rank if -rank < axis < rank else 0
+    whole = isinstance(axis, int) and not isinstance(axis, bool)
+    settled = axis % rank if whole and -rank < axis < rank else 0
     if settled == 0 or node.shape[0] is not None or not all(isinstance(size, int) for size in node.shape[1:]):
         raise PlanError(
             f"a channel axis between 1 and {rank - 1} on a tensor with the batch on axis 0",
-            f"axis {axis} for {node.name!r} of shape {node.shape}",
+            f"axis {axis!r} for {node.name!r} of shape {node.shape}",
             "Choose another axis or another node.",
         )
     coords = tuple(dim for dim in range(1, rank) if dim != settled)
