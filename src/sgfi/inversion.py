@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -57,6 +58,7 @@ def invert(
     return sweep(family, x, [Query(target, channels, coords)], terminal=terminal, stage=stage)[0]
 
 
+@torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
 @torch.no_grad()
 def sweep(
     family: MapFamily,
@@ -70,6 +72,8 @@ def sweep(
     check_input(family.plan.graph, x)
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
+    if isinstance(queries, Query) or not all(isinstance(query, Query) for query in queries):
+        raise QueryError("a list of sgfi.Query", type(queries).__name__, "Put every query into one list.")
     if not queries:
         raise QueryError("at least one query", "none", "Give a list of sgfi.Query.")
     dags = [family.plan.toward(query.target or family.target) for query in queries]
@@ -134,10 +138,9 @@ def mask(boundary: Boundary, query: Query, dtype: torch.dtype, device: torch.dev
 
 def _checked_channels(channels: Sequence[int], boundary: Boundary) -> list[int]:
     expected = f"distinct channels of {boundary.name!r} between 0 and {boundary.channels - 1}"
-    picked = list(channels) if not isinstance(channels, (int, str)) else None
-    if picked is None or not all(isinstance(c, int) and not isinstance(c, bool) for c in map(_plain, picked)):
+    picked = _items(channels)
+    if picked is None or not all(map(_is_integer, picked)):
         raise QueryError(expected, repr(channels), "Give a list of integers.")
-    picked = [int(channel) for channel in picked]
     wrong = [channel for channel in picked if not 0 <= channel < boundary.channels]
     if not picked or wrong or len(set(picked)) < len(picked):
         got = f"{wrong[:5]}" if wrong else "an empty list" if not picked else f"repeated entries in {picked[:20]}"
@@ -148,24 +151,38 @@ def _checked_channels(channels: Sequence[int], boundary: Boundary) -> list[int]:
 def _checked_coords(coords: Sequence[Coord], boundary: Boundary) -> list[tuple[int, ...]]:
     sizes = boundary.basis.coords
     expected = f"distinct coordinates of {boundary.name!r} within {sizes}"
-    if isinstance(coords, (int, str)):
+    items = _items(coords)
+    if items is None:
         raise QueryError(expected, repr(coords), "Give a list of tuples (or of integers where there is one axis).")
-    picked = [tuple(map(_plain, coord)) if isinstance(coord, (tuple, list)) else (_plain(coord),) for coord in coords]
+    picked = [tuple(item) if isinstance(item, (tuple, list)) else (item,) for item in items]
     wrong = [
         coord
         for coord in picked
         if len(coord) != len(sizes)
-        or not all(isinstance(at, int) and 0 <= at < size for at, size in zip(coord, sizes, strict=True))
+        or not all(_is_integer(at) and 0 <= at < size for at, size in zip(coord, sizes, strict=True))
     ]
     if not picked or wrong or len(set(picked)) < len(picked):
         got = f"{wrong[:5]}" if wrong else "an empty list" if not picked else f"repeated entries in {picked[:20]}"
         raise QueryError(expected, got, "Leave coords out to select all of them.")
-    return picked  # type: ignore[return-value]
+    return picked
 
 
-def _plain(number: object) -> object:
-    """numpy and torch integers as Python ones; anything else as it is."""
-    return number.__index__() if hasattr(number, "__index__") and not isinstance(number, (bool, str)) else number
+def _items(given: Any) -> list[Any] | None:
+    """What a list, array or tensor holds, with numpy and torch numbers as Python ones; None for anything else."""
+    given = given.tolist() if hasattr(given, "tolist") else given
+    if not isinstance(given, Collection) or isinstance(given, (str, bytes, Mapping)):
+        return None
+    return [_plain(item) for item in given]
+
+
+def _plain(item: Any) -> Any:
+    if isinstance(item, (tuple, list)):
+        return tuple(map(_plain, item))
+    return item.tolist() if hasattr(item, "tolist") else item
+
+
+def _is_integer(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)
 
 
 def check_input(graph: TensorGraph, x: Tensor) -> None:
@@ -177,7 +194,9 @@ def check_input(graph: TensorGraph, x: Tensor) -> None:
     if x.dim() != len(sizes) + 1 or tuple(x.shape[1:]) != sizes or len(x) == 0:
         raise QueryError(f"inputs of shape {shape}", str(tuple(x.shape)), "Capture fixes every size but the batch.")
     if x.dtype != graph.input.dtype:
-        raise QueryError(f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast.")
+        raise QueryError(
+            f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast."
+        )
     if x.device != graph.device:
         raise QueryError(f"inputs on {graph.device}", str(x.device), "Move them to the model's device.")
     if not torch.isfinite(x).all():
