@@ -32,6 +32,8 @@ from sgfi.spectral import WienerMap
 FORMAT = 1
 MANIFEST = "manifest.json"
 UNFINISHED = "calibration.json"
+PAIRS = "real_imaginary"
+"""Ending of tensors stored as (..., 2) real and imaginary parts."""
 FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
 NodeMaps = tuple[tuple[WienerMap, ...], list[dict[str, float]]]
 
@@ -41,17 +43,31 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False) -> Pat
     path = Path(path)
     if path.exists() and not overwrite:
         raise StoreError("a path that does not exist yet", repr(str(path)), "Choose another or pass overwrite=True.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+    if path.exists() and not _replaceable(path):
+        raise StoreError(
+            "a map folder to overwrite",
+            f"{str(path)!r}, which holds something else",
+            "Remove it yourself, or choose another.",
+        )
+    draft: Path | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
         files = {name: _write_node(draft, family.plan, name, maps) for name, maps in family.maps.items()}
         _write_json(draft / MANIFEST, _manifest(family, files))
         _replace(draft, path)
     except OSError as error:
-        raise StoreError("room and permission to write the family", str(error), f"Nothing was left at {path}.") from error
+        left = "What was there is untouched." if path.exists() else f"Nothing was left at {path}."
+        raise StoreError("room and permission to write the family", str(error), left) from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        if draft is not None:
+            shutil.rmtree(draft, ignore_errors=True)
     return path
+
+
+def _replaceable(path: Path) -> bool:
+    """A map folder, finished or not, or an empty one: anything else is not ours to throw away."""
+    return path.is_dir() and ((path / MANIFEST).exists() or (path / UNFINISHED).exists() or not any(path.iterdir()))
 
 
 def load(path: str | Path, model: nn.Module | TensorGraph, *, verify: bool = True, force: bool = False) -> MapFamily:
@@ -95,7 +111,14 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         raise StoreError(f"a readable {MANIFEST} in {path}", f"{type(error).__name__}: {error}", todo) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise StoreError(f"map format {FORMAT}", repr(found), "Use the version of sgfi that wrote it, or calibrate again.")
+        raise StoreError(
+            f"map format {FORMAT}", repr(found), "Use the version of sgfi that wrote it, or calibrate again."
+        )
+    for part in ("model", "plan", "calibration", "provenance", "files"):
+        if not isinstance(manifest.get(part), dict):
+            raise StoreError(
+                f"{part!r} in {path / MANIFEST}", "a manifest without it", "Copy the folder again or calibrate again."
+            )
     return manifest
 
 
@@ -124,8 +147,8 @@ class Checkpoint:
             found = read_manifest(self._path)
             self._state = {"signature": found["calibration"].get("signature"), "nodes": _as_nodes(found)}
         elif self._note.exists():
-            self._state = json.loads(self._note.read_text())
-        elif self._path.exists() and any(self._path.iterdir()):
+            self._state = _read_note(self._note)
+        elif self._path.exists() and (not self._path.is_dir() or any(self._path.iterdir())):
             raise StoreError("an empty or new checkpoint folder", str(self._path), "Choose another folder.")
         else:
             self._state = {"signature": signature, "nodes": {}}
@@ -135,9 +158,12 @@ class Checkpoint:
                 "one of another model, plan, data or setting",
                 "Choose another folder, or delete this one to start afresh.",
             )
-        self._path.mkdir(parents=True, exist_ok=True)
-        if not (self._path / MANIFEST).exists():
-            _write_json(self._note, self._state)
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            if not (self._path / MANIFEST).exists():
+                _write_json(self._note, self._state)
+        except OSError as error:
+            raise StoreError("a checkpoint folder that can be written", str(error), "Choose another folder.") from error
 
     def finished(self) -> dict[str, NodeMaps]:
         """The nodes that need not be fitted again. A damaged file counts as unfinished."""
@@ -152,12 +178,12 @@ class Checkpoint:
         """Write a finished node and hand it back memory-mapped."""
         try:
             entry = _write_node(self._path, self._plan, name, maps)
+            self._state["nodes"][name] = entry | {"diagnostics": diagnostics}
+            _write_json(self._note, self._state)
         except OSError as error:
             raise StoreError(
                 "room and permission to keep a finished node", str(error), "Free space and run again to go on."
             ) from error
-        self._state["nodes"][name] = entry | {"diagnostics": diagnostics}
-        _write_json(self._note, self._state)
         return _read_node(self._path / entry["file"], self._plan, name), diagnostics
 
     def close(self, family: MapFamily) -> None:
@@ -167,6 +193,16 @@ class Checkpoint:
         manifest["calibration"]["signature"] = self._state["signature"]
         _write_json(self._path / MANIFEST, manifest)
         self._note.unlink(missing_ok=True)
+
+
+def _read_note(note: Path) -> dict[str, Any]:
+    try:
+        state = json.loads(note.read_text())
+        return {"signature": state["signature"], "nodes": dict(state["nodes"])}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"a readable {note}", f"{type(error).__name__}: {error}", "Delete this folder to start afresh."
+        ) from error
 
 
 def _as_nodes(manifest: Mapping[str, Any]) -> dict[str, dict]:
@@ -213,7 +249,12 @@ def _write_node(folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...]
     """One node's file, moved into place when whole; its entry for the manifest."""
     tensors: dict[str, Tensor] = {}
     for stage, wiener in enumerate(maps):
-        tensors |= {f"{stage}.{key}": value.detach().cpu().contiguous() for key, value in wiener.weights.items()}
+        for key, value in wiener.weights.items():
+            value = value.detach().cpu().contiguous()
+            if value.dtype == torch.complex128:  # safetensors knows complex64 only
+                tensors[f"{stage}.{key}.{PAIRS}"] = torch.view_as_real(value)
+            else:
+                tensors[f"{stage}.{key}"] = value
     partition = plan.boundary[name].partition
     if partition.kind == "custom":
         tensors["partition"] = partition.groups
@@ -241,6 +282,8 @@ def _read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:
     stages: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         stage, _, weight = key.partition(".")
+        if weight.endswith(f".{PAIRS}"):
+            weight, value = weight.removesuffix(f".{PAIRS}"), _paired(value)
         if weight:
             stages.setdefault(int(stage), {})[weight] = value
     return tuple(
@@ -248,8 +291,15 @@ def _read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:
     )
 
 
+def _paired(value: Tensor) -> Tensor:
+    """(..., 2) real and imaginary parts as complex numbers; copied only where the layout allows no view."""
+    return torch.view_as_complex(value if value.storage_offset() % 2 == 0 else value.clone())
+
+
 def _recapture(model: nn.Module, manifest: Mapping[str, Any]) -> TensorGraph:
     told = manifest["model"]
+    if not isinstance(model, nn.Module):
+        raise StoreError("a torch.nn.Module or a captured graph", type(model).__name__, "Pass the model of these maps.")
     if told["bound"]:
         raise StoreError(
             "a captured graph, because forward arguments were bound when the maps were fitted",
@@ -274,7 +324,9 @@ def _replan(graph: TensorGraph, told: Mapping[str, Any], path: Path, manifest: M
             operator={entry["name"]: entry["operator"] for entry in fitted},
         )
     except SgfiError as error:
-        raise StoreError("a model with the boundaries the maps were fitted on", str(error), "Load the same model.") from error
+        raise StoreError(
+            "a model with the boundaries the maps were fitted on", str(error), "Load the same model."
+        ) from error
     rebuilt = Plan(rebuilt.graph, told["mode"], rebuilt.dag, rebuilt.boundary)
     wanted = {entry["name"]: (entry["shape"], entry["children"]) for entry in told["boundaries"]}
     found = {entry["name"]: (entry["shape"], entry["children"]) for entry in rebuilt.description["boundaries"]}
@@ -296,8 +348,13 @@ def _replace(draft: Path, path: Path) -> None:
     if path.exists():
         old = Path(tempfile.mkdtemp(prefix=f".{path.name}-old-", dir=path.parent))
         os.replace(path, old / path.name)
-        os.replace(draft, path)
-        shutil.rmtree(old, ignore_errors=True)
+        try:
+            os.replace(draft, path)
+        except BaseException:  # an interruption too: put the old one back
+            os.replace(old / path.name, path)
+            raise
+        finally:
+            shutil.rmtree(old, ignore_errors=True)
     else:
         os.replace(draft, path)
     os.chmod(path, 0o755)
@@ -308,9 +365,13 @@ def _write_json(file: Path, content: Mapping[str, Any]) -> None:
     try:
         draft.write_text(json.dumps(content, indent=1))
     except TypeError as error:
+        raise StoreError(
+            "provenance that JSON can hold", str(error), "Use plain numbers, text, lists, dicts."
+        ) from error
+    else:
+        os.replace(draft, file)
+    finally:
         draft.unlink(missing_ok=True)
-        raise StoreError("provenance that JSON can hold", str(error), "Use plain numbers, text, lists, dicts.") from error
-    os.replace(draft, file)
 
 
 def _sha256(file: Path) -> str:
