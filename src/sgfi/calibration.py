@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.carry import Carry
-from sgfi.errors import CalibrationError
+from sgfi.errors import CalibrationError, QueryError
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation, LocalMap
 from sgfi.inversion import check_input
@@ -27,6 +28,8 @@ from sgfi.store import Checkpoint
 Maps = dict[str, tuple[WienerMap, ...]]
 
 
+@torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
+@torch.no_grad()
 def calibrate(
     plan: Plan,
     batches: Iterable,
@@ -55,18 +58,24 @@ def calibrate(
     _check(ridge, children, stages)
     job = _Job(plan, _Data(plan, batches), ridge, children, stages, _budget(memory))
     ledger = Checkpoint(checkpoint, job.signature(), plan) if checkpoint is not None else None
-    finished = ledger.finished() if ledger else {}
+    finished = _usable(job, ledger.finished()) if ledger else {}
     remaining = [name for name in reversed(plan.fitted) if name not in finished]
     waves = [[name] for name in remaining] if children == "online" else _waves(job, remaining)
-    passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves) + (children == "online")
+    passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves)
+    passes += children == "online" and bool(waves)
     with Progress(progress, passes, len(job.data.sizes), len(plan.fitted), len(finished)) as bar:
-        states: _Children = _Online(job, finished, bar) if children == "online" else _True()
-        for wave in waves:
-            fitted = _fit(job, wave, states, bar)
-            for name in wave:
-                finished[name] = ledger.keep(name, *fitted[name]) if ledger else fitted[name]
-            states.finish(wave)
-            bar.finished(len(wave))
+        states: _Children = _Online(job) if children == "online" else _True()
+        try:
+            if waves:
+                states.start({name: maps for name, (maps, _) in finished.items()}, bar)
+            for wave in waves:
+                fitted = _fit(job, wave, states, bar)
+                for name in wave:
+                    finished[name] = ledger.keep(name, *fitted[name]) if ledger else fitted[name]
+                states.finish(wave)
+                bar.finished(len(wave))
+        finally:
+            states.close()
     family = MapFamily(
         plan=plan,
         maps={name: finished[name][0] for name in plan.fitted},
@@ -84,9 +93,9 @@ def calibrate(
 def _check(ridge: float, children: str, stages: int) -> None:
     if children not in ("true", "online"):
         raise CalibrationError('children "true" or "online"', repr(children), "Choose one of these.")
-    if not isinstance(ridge, (int, float)) or not ridge > 0:
-        raise CalibrationError("a positive relative ridge", repr(ridge), "The paper uses 0.01.")
-    if not isinstance(stages, int) or stages < 1:
+    if not isinstance(ridge, (int, float)) or isinstance(ridge, bool) or not (ridge > 0 and isfinite(ridge)):
+        raise CalibrationError("a positive, finite relative ridge", repr(ridge), "The paper uses 0.01.")
+    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
         raise CalibrationError("one stage or more", repr(stages), "The paper uses 2.")
 
 
@@ -98,16 +107,17 @@ class _Data:
     """The calibration batches: checked, counted and the same on every pass."""
 
     def __init__(self, plan: Plan, batches: Iterable) -> None:
-        if isinstance(batches, Tensor) or iter(batches) is batches:
-            kind = "a tensor" if isinstance(batches, Tensor) else f"a one-shot {type(batches).__name__}"
+        readable_again = isinstance(batches, Iterable) or hasattr(batches, "__getitem__")
+        if isinstance(batches, (Tensor, Iterator, str, Mapping)) or not readable_again:
             raise CalibrationError(
                 "batches that can be read several times",
-                kind,
+                "one-shot " * isinstance(batches, Iterator) + type(batches).__name__,
                 "Pass a list of tensors (B, ...), or a DataLoader without shuffling.",
             )
         self._plan, self._batches = plan, batches
-        self.sums = [self._sum(x) for x in self._read()]
-        self.sizes = [size for size, _ in self.sums]
+        self.marks = [self._mark(x) for x in self._read()]
+        """Size and digest of every batch: how a later pass, or a resumed calibration, knows it again."""
+        self.sizes = [size for size, _ in self.marks]
         self.samples = sum(self.sizes)
         if self.samples < 2:
             raise CalibrationError(
@@ -115,24 +125,37 @@ class _Data:
             )
 
     def _read(self) -> Iterator[Tensor]:
-        for batch in self._batches:
-            x = batch[0] if isinstance(batch, (tuple, list)) else batch
-            check_input(self._plan.graph, x)
+        for place, batch in enumerate(self._batches):
+            x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+            try:
+                check_input(self._plan.graph, x)
+            except QueryError as error:
+                raise CalibrationError(error.expected, f"{error.got} in batch {place}", error.todo) from error
             yield x.detach()
 
     @staticmethod
-    def _sum(x: Tensor) -> tuple[int, float]:
-        return len(x), float(x.double().sum() if x.device.type != "mps" else x.sum())
+    def _mark(x: Tensor) -> tuple[int, str]:
+        """Sums would not do: a mirrored image, or samples in another order, can have the same."""
+        contents = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return len(x), hashlib.sha256(contents.data).hexdigest()
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        count = 0
         for place, x in enumerate(self._read()):
-            if place >= len(self.sums) or self._sum(x) != self.sums[place]:
-                raise CalibrationError(
-                    "the same batches in the same order on every pass",
-                    f"a different batch at place {place}",
-                    "Turn shuffling and random augmentation off, or put the batches into a list first.",
-                )
+            if place >= len(self.marks) or self._mark(x) != self.marks[place]:
+                raise self._changed(f"a different batch at place {place}")
             yield place, x
+            count += 1
+        if count < len(self.marks):
+            raise self._changed(f"{count} batches after {len(self.marks)} on the first pass")
+
+    @staticmethod
+    def _changed(got: str) -> CalibrationError:
+        return CalibrationError(
+            "the same batches in the same order on every pass",
+            got,
+            "Turn shuffling and random augmentation off, or put the batches into a list first.",
+        )
 
 
 @dataclass
@@ -146,18 +169,20 @@ class _Job:
     stages: int
     budget: int
     dtype: torch.dtype = field(init=False)
+    model: str = field(init=False)
 
     def __post_init__(self) -> None:
         self.dtype = self.plan.graph.input.dtype
+        self.model = self.plan.graph.fingerprint  # taken now: the maps belong to the weights as they are
 
     def signature(self) -> str:
         facts = {
-            "model": self.plan.graph.fingerprint,
+            "model": self.model,
             "plan": self.plan.description,
             "ridge": self.ridge,
             "children": self.children,
             "stages": self.stages,
-            "data": self.data.sums,
+            "data": self.data.marks,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -177,6 +202,10 @@ class _Job:
         """Bytes of a node's maps while it is being fitted, and of their copy on the way to disk."""
         return (self.stages + 1) * self.map_bytes(name)
 
+    def spare(self) -> int:
+        """What the largest fit leaves of the budget."""
+        return max(0, self.budget - max(self.held(name) + self.moment_bytes(name) for name in self.plan.fitted))
+
     def chunks(self, name: str) -> list[range]:
         """Ranges of groups whose moments fit into what the maps leave of the budget."""
         count = self.plan.boundary[name].partition.count
@@ -190,6 +219,17 @@ class _Job:
             )
         step = min(count, room // each)
         return [range(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _usable(job: _Job, finished: dict[str, Any]) -> dict[str, Any]:
+    """The finished nodes to go on from. Online, one whose child must be fitted again is itself no longer right."""
+    if job.children != "online":
+        return finished
+    kept: dict[str, Any] = {}
+    for name in reversed(job.plan.fitted):
+        if name in finished and all(child == job.plan.target or child in kept for child in job.plan.children(name)):
+            kept[name] = finished[name]
+    return kept
 
 
 def _waves(job: _Job, names: list[str]) -> list[list[str]]:
@@ -209,6 +249,9 @@ def _waves(job: _Job, names: list[str]) -> list[list[str]]:
 class _Children:
     """Where a node's child states and its estimate so far come from."""
 
+    def start(self, finished: Maps, bar: Progress) -> None:
+        """Before the first node is fitted."""
+
     def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
         raise NotImplementedError
 
@@ -226,6 +269,9 @@ class _Children:
     def finish(self, wave: list[str]) -> None:
         """The wave's nodes have all their maps."""
 
+    def close(self) -> None:
+        """Nothing more is fitted, done or interrupted."""
+
 
 class _True(_Children):
     """The paper's calibration: true activations, nodes independent of each other."""
@@ -237,13 +283,12 @@ class _True(_Children):
 class _Online(_Children):
     """Repaired full-target states of the children, carried per batch in memory or, beyond the budget, on disk."""
 
-    def __init__(self, job: _Job, finished: Mapping[str, tuple], bar: Progress) -> None:
+    def __init__(self, job: _Job) -> None:
         self._job = job
-        self._carry = Carry(job.budget)
+        self._carry = Carry(job.spare())
         self._last_reader = {child: name for name in reversed(job.plan.fitted) for child in job.plan.children(name)}
-        self._start({name: maps for name, (maps, _) in finished.items()}, bar)
 
-    def _start(self, finished: Maps, bar: Progress) -> None:
+    def start(self, finished: Maps, bar: Progress) -> None:
         """The target's states, and on resuming those of every finished node, in one reverse pass per batch."""
         plan = self._job.plan
         needed = {plan.target} | {
@@ -282,10 +327,13 @@ class _Online(_Children):
                 if self._last_reader[child] == name:
                     self._carry.drop(child)
 
+    def close(self) -> None:
+        self._carry.close()
+
 
 def _fit(job: _Job, wave: list[str], states: _Children, bar: Progress) -> dict[str, tuple[tuple[WienerMap, ...], list]]:
     """All maps of the wave's nodes, stage by stage, with diagnostics."""
-    maps: Maps = {name: () for name in wave}
+    maps: Maps = dict.fromkeys(wave, ())
     diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in wave}
     for stage in range(job.stages):
         chunks = {name: job.chunks(name) for name in wave}
@@ -295,7 +343,7 @@ def _fit(job: _Job, wave: list[str], states: _Children, bar: Progress) -> dict[s
             moments = _pass(job, active, maps, states, bar, f"stage {stage + 1} of {job.stages}")
             for name in active:
                 found = moments.pop(name)
-                pieces[name].append(job.plan.boundary[name].operator.solve(found, found.ridge(job.ridge)))
+                pieces[name].append(_solve(job, name, found))
                 if not turn:
                     diagnostics[name].append(_diagnose(found, job.ridge))
         for name in wave:
@@ -305,6 +353,17 @@ def _fit(job: _Job, wave: list[str], states: _Children, bar: Progress) -> dict[s
             maps[name] = (*maps[name], wiener)
             states.fitted(name, wiener)
     return {name: (maps[name], diagnostics[name]) for name in wave}
+
+
+def _solve(job: _Job, name: str, moments: Moments) -> dict[str, Tensor]:
+    try:
+        return job.plan.boundary[name].operator.solve(moments, moments.ridge(job.ridge))
+    except torch.linalg.LinAlgError as error:
+        raise CalibrationError(
+            f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",
+            str(error).splitlines()[0],
+            "Raise the ridge or give more samples.",
+        ) from error
 
 
 def _joined(pieces: list[Tensor]) -> Tensor:
@@ -331,7 +390,7 @@ def _pass(
             truth = point.values[name]
             basis = plan.boundary[name].basis
             moments[name].update(basis.analyse(observed), basis.analyse(truth if y is None else truth - y))
-            _check_finite(name, moments[name], place)
+            _check_finite(name, moments[name], place, point)
             states.observed(place, name, y, observed)
     return moments
 
@@ -357,11 +416,13 @@ def _diagnose(moments: Moments, ridge: float) -> dict[str, float]:
     }
 
 
-def _check_finite(name: str, moments: Moments, place: int) -> None:
+def _check_finite(name: str, moments: Moments, place: int, point: Linearisation) -> None:
     if not (torch.isfinite(moments.energy) and torch.isfinite(moments.target)):
+        # In topological order: where the model itself went wrong first, if it did.
+        guilty = next((node for node, value in point.values.items() if not torch.isfinite(value).all()), name)
         raise CalibrationError(
             "finite sources and states",
-            f"NaN or infinity at node {name!r} in batch {place}",
+            f"NaN or infinity at node {guilty!r} in batch {place}",
             "Look for overflow in the model there, raise the ridge, or leave this boundary out.",
         )
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from sgfi.errors import CalibrationError
+from sgfi.memory import readable
 
 
 class Carry:
@@ -35,16 +39,35 @@ class Carry:
             self._held[key, place] = value
             self._used += size
             return
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="sgfi-carry-")
-        path = Path(self._folder.name) / f"{self._files}.safetensors"
-        self._files += 1
-        save_file({"value": value.contiguous()}, path)
+        path = self._next_file()
+        try:
+            save_file({"value": value.contiguous()}, path)
+        except (OSError, SafetensorError) as error:  # the latter is how it reports a full disk
+            raise CalibrationError(
+                f"room on disk for {readable(size)} of carried states in {path.parent}",
+                str(error),
+                "Free space there, point TMPDIR elsewhere, or raise memory=... so that they stay in memory.",
+            ) from error
         self._spilled[key, place] = (path, value.device)
 
     def drop(self, key: str) -> None:
         """Forget every batch of a key."""
         for entry in [entry for entry in (*self._held, *self._spilled) if entry[0] == key]:
             self._discard(entry)
+
+    def close(self) -> None:
+        """Forget everything and remove the folder."""
+        self._held.clear()
+        self._spilled.clear()
+        self._used = 0
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _next_file(self) -> Path:
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="sgfi-carry-")
+        self._files += 1
+        return Path(self._folder.name) / f"{self._files}.safetensors"
 
     def _discard(self, entry: tuple[str, int]) -> None:
         if entry in self._held:
