@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from sgfi.boundaries.structure import ACTIVATIONS, POOLS, Block, Structure
 from sgfi.errors import PlanError
@@ -26,7 +27,7 @@ class Stage:
     target: str
 
 
-Finder = Callable[[Structure], Iterable[str]]
+Finder = Callable[[Structure], list[str]]
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ def stage(graph: TensorGraph) -> Stage:
 
 def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:
     """Once each, in topological order, without the input and without tensors that have no channel axis."""
-    kept = {name for name in names if name != "input" and structure.node(name).channel_axis is not None}
-    return tuple(sorted(kept, key=structure.order.__getitem__))
+    kept = set(names) - {"input"}
+    return tuple(name for name in structure.usable if name in kept)
 
 
 @recipe("resnet", r"ResNet(Model)?")
@@ -83,7 +84,7 @@ def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:
 def residual_network(structure: Structure) -> list[str]:
     """Stem (what the first residual block reads) and every residual sum, before its activation."""
     sums = structure.residual_adds
-    return [structure.join_source(sums[0]), *sums] if sums else []
+    return [structure.join_source(sums[0]), *map(structure.laid_out, sums)] if sums else []
 
 
 @recipe("swin", r"SwinTransformer(V2|V2Cr)?|Swin(v2)?Model")
@@ -112,7 +113,10 @@ def densely_connected(structure: Structure) -> list[str]:
 
 
 INVERTED = (
-    "MBConv FusedMBConv MBConvBlock InvertedResidual DepthwiseSeparableConv EdgeResidual EfficientNetBlock".split()
+    *("MBConv", "FusedMBConv", "InvertedResidual", "_InvertedResidual"),  # torchvision
+    *("DepthwiseSeparableConv", "EdgeResidual"),  # timm, beside InvertedResidual
+    *("MobileNetV2Stem", "MobileNetV2InvertedResidual", "EfficientNetBlock"),  # transformers
+    "MBConvBlock",  # efficientnet_lite_pytorch
 )
 
 
@@ -135,13 +139,14 @@ def efficient_network(structure: Structure) -> list[str]:
 
 def inverted_residuals(structure: Structure, opened: Callable[[Structure, Block], list[str]]) -> list[str]:
     """Residual blocks stay whole and end in their sum; the others, which no shortcut helps, are opened."""
-    blocks = structure.blocks(*INVERTED, "_InvertedResidual", "MobileNetV2InvertedResidual")
+    blocks = structure.blocks(*INVERTED)
     if not blocks:
         return []
     sums = set(structure.residual_adds)
     entries = [block for block in blocks if not sums & set(block.tensors)]
     inside = [name for block in entries for name in opened(structure, block)]
-    return [structure.block_input(blocks[0]), *sums, *inside]
+    stems = [structure.block_input(blocks[0]), *map(structure.join_source, structure.residual_adds[:1])]
+    return [*stems, *sums, *inside]
 
 
 def _before_activation(structure: Structure, block: Block) -> list[str]:
@@ -185,45 +190,35 @@ def generic(structure: Structure) -> list[str]:
     """For any other model, from the graph alone.
 
     With residual sums: the first block's input (the stem), every residual sum, and as target the final norm if
-    one follows the last sum with the same shape, else the last sum. Sums without coordinates (two classifier
-    heads averaged, say) are left out where others have them.
+    one follows the last sum with the same shape, else the last sum.
 
     Without: concatenations of branches and pooling outputs, those that every path passes through if there are
     two or more such, else all of them; of two with no layer between, the later. Failing that, the
     outputs of the convolutions and linear layers (after their norm, before their activation) but the last, which
     is taken for the head. The target is the last of these that has coordinates, if any has.
     """
-    sums = _spatial(structure, structure.residual_adds)
-    if sums:
-        return [structure.join_source(sums[0]), *sums, structure.final_norm(sums[-1]) or sums[-1]]
+    if structure.residual_adds:
+        return residual_network_with_norm(structure)
     end = max(structure.order, key=lambda name: len(structure.graph.ancestors(name)))
     trunk = set(structure.trunk(end))
     joins = set(structure.concatenations)
-    marks = [name for name in structure.order if name in joins or structure.node(name).op in POOLS]
-    layers = [structure.normed(name) for name in structure.order if structure.is_layer(name)]
+    marks = [name for name in structure.usable if name in joins or structure.node(name).op in POOLS]
+    layers = [structure.normed(name) for name in structure.usable if structure.is_layer(name)]
     for names in (_only(marks, trunk), marks, _only(layers, trunk)[:-1], layers[:-1]):
-        found = _spatial(structure, _apart(structure, names))
+        found = structure.spatial(_apart(structure, names))
         if len(found) >= 2:
-            return found
-    return _spatial(structure, layers[:-1] or layers or list(structure.order)[-1:])
+            return list(found)
+    return list(structure.spatial(layers[:-1] or layers or structure.usable[-1:]))
 
 
 def _only(names: Iterable[str], kept: set[str]) -> list[str]:
     return [name for name in names if name in kept]
 
 
-def _spatial(structure: Structure, names: Iterable[str]) -> list[str]:
-    """Those with coordinate axes, if any has."""
-    found = list(names)
-    return [name for name in found if structure.node(name).coord_axes] or found
-
-
 def _apart(structure: Structure, names: list[str]) -> list[str]:
     """Of two neighbours with no parametric layer between, the later."""
-    return [
-        name
-        for name, following in zip(names, [*names[1:], None], strict=True)
-        if following is None
-        or name not in structure.graph.ancestors(following)
-        or any(structure.is_parametric(step) for step in structure.between(name, following))
-    ]
+    kept = names[-1:]
+    for name, following in reversed(list(pairwise(names))):
+        if structure.separated(name, following):
+            kept.append(name)
+    return kept[::-1]

@@ -19,7 +19,8 @@ CONVOLUTIONS = frozenset("conv1d conv2d conv3d convolution conv_transpose1d conv
 LAYERS = CONVOLUTIONS | frozenset("linear addmm bilinear lstm gru".split())
 PRODUCTS = frozenset("matmul mm bmm".split())
 ACTIVATIONS = frozenset(
-    "relu relu6 hardtanh clamp silu gelu hardswish hardsigmoid sigmoid tanh elu selu celu leaky_relu mish softplus prelu".split()
+    "relu relu6 hardtanh clamp silu gelu hardswish hardsigmoid sigmoid tanh elu selu celu leaky_relu mish "
+    "softplus prelu".split()
 )
 POOLS = frozenset("max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d".split())
 GLOBAL_POOLS = frozenset(
@@ -41,11 +42,15 @@ class Block:
 
 
 class Structure:
-    """What stands where in one graph. Answers are canonical names in topological order."""
+    """What stands where in one graph. Answers are canonical names in topological order.
+
+    ``order`` gives every tensor's place; ``usable`` are the tensors with a channel axis, which alone can be boundaries.
+    """
 
     def __init__(self, graph: TensorGraph) -> None:
         self.graph = graph
         self.order = {name: position for position, name in enumerate(graph.nodes)}
+        self.usable = tuple(name for name, node in graph.nodes.items() if node.channel_axis is not None)
 
     def node(self, name: str) -> Node:
         return self.graph.nodes[name]
@@ -145,6 +150,22 @@ class Structure:
         weights = [self.graph._tensors[name].args[1] for name in self.order if self.node(name).op in CONVOLUTIONS]
         return max((size for weight in weights for size in value(weight).shape[2:]), default=0)  # type: ignore
 
+    def spatial(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those with coordinate axes, if any has."""
+        found = tuple(names)
+        return tuple(name for name in found if self.node(name).coord_axes) or found
+
+    def laid_out(self, name: str) -> str:
+        """The reshape through which alone a tensor is read, if it lays the same channels out on more axes.
+
+        timm's Swin adds on tokens ``(B, H*W, C)`` and hands on ``(B, H, W, C)``: the map has the meaningful spectrum.
+        """
+        if len(self.readers[name]) != 1 or self.node(self.readers[name][0]).op not in ("view", "reshape"):
+            return name
+        tokens, layout = self.node(name), self.node(self.readers[name][0])
+        finer = layout.channels == tokens.channels and len(layout.coord_axes) > len(tokens.coord_axes)
+        return layout.name if finer else name
+
     def is_parametric(self, name: str) -> bool:
         return self.is_layer(name) or self.node(name).op in NORMS
 
@@ -152,6 +173,11 @@ class Structure:
         """The norm that alone reads a layer's output, else the layer's output itself."""
         readers = self.readers[layer]
         return readers[0] if len(readers) == 1 and self.node(readers[0]).op in NORMS else layer
+
+    def separated(self, source: str, sink: str) -> bool:
+        """Whether a parametric layer stands between two tensors, or no path does."""
+        steps = self.between(source, sink)
+        return not steps or any(self.is_parametric(step) for step in steps)
 
     # Joins.
 
@@ -162,15 +188,17 @@ class Structure:
         Both operands have the shape of the sum and depend on the input, so biases, position embeddings and
         attention masks do not count, nor does ``x + 0.0447 x^3`` inside a tanh-GELU or a rotary embedding
         (no layer between source and sum), nor the sum of two pooled descriptors inside a channel gate. A
-        sum that only another residual sum reads is a term of the longer sum, not a boundary of its own.
+        sum that only another residual sum reads is a term of the longer sum, not a boundary of its own. Sums
+        without coordinates (two classifier heads averaged, say) are left out where others have them.
         """
-        sums = [name for name in self.order if self.node(name).op == "add" and self._joins_branches(name, 2)]
-        return tuple(name for name in sums if not (len(self.readers[name]) == 1 and self.readers[name][0] in sums))
+        sums = [name for name in self.usable if self.node(name).op == "add" and self._joins_branches(name, 2)]
+        whole = [name for name in sums if not (len(self.readers[name]) == 1 and self.readers[name][0] in sums)]
+        return self.spatial(whole)
 
     @cached_property
     def concatenations(self) -> tuple[str, ...]:
         """Concatenations of two or more branches of one source, with a parametric layer on at least one."""
-        return tuple(name for name in self.order if self.node(name).op == "cat" and self._joins_branches(name))
+        return tuple(name for name in self.usable if self.node(name).op == "cat" and self._joins_branches(name))
 
     def _joins_branches(self, name: str, exactly: int | None = None) -> bool:
         operands = self.parents[name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -22,9 +23,9 @@ FIRST = (
     "conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d batch_norm group_norm "
     "instance_norm max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
     "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool2d upsample_nearest2d upsample_bilinear2d "
-    "pixel_shuffle pixel_unshuffle grid_sampler_2d"
+    "upsample_bicubic2d pixel_shuffle pixel_unshuffle grid_sampler_2d im2col col2im"
 ).split()
-LAST = "linear layer_norm rms_norm fused_rms_norm embedding addmm scaled_dot_product_attention lstm gru".split()
+LAST = "linear rms_norm fused_rms_norm embedding addmm scaled_dot_product_attention lstm gru".split()
 
 
 def infer(graph: fx.Graph, source: fx.Node) -> dict[fx.Node, int | None]:
@@ -48,8 +49,16 @@ def _rule(*ops: str) -> Callable[[AxisRule], AxisRule]:
     return register
 
 
+def _args(node: fx.Node) -> Any:
+    """The arguments of a call: their types depend on the op."""
+    return node.args
+
+
 def _rank(node: fx.Node) -> int:
-    return value(node).dim() if is_tensor(node) else 0  # type: ignore[attr-defined]
+    """Number of axes of a tensor, or of the first tensor of a tuple."""
+    found = value(node)
+    found = found[0] if isinstance(found, (tuple, list)) and found else found
+    return found.dim() if isinstance(found, Tensor) else 0
 
 
 def _shape(node: fx.Node) -> list:
@@ -57,15 +66,24 @@ def _shape(node: fx.Node) -> list:
 
 
 def _input_axis(source: fx.Node) -> int | None:
-    """The input's channel axis is told by its first reader: 1 for convolutions, the last for linear layers."""
+    """The input's channel axis is told by its first reader: 1 for convolutions, the last for linear layers.
+
+    Element-wise ops and permutes on the way are followed; without such a reader, the last of up to three axes, else 1.
+    """
     rank = _rank(source)
     if rank < 2:
         return None
-    for user in source.users:
-        if op_name(user) in FIRST:
-            return 1
-        if op_name(user) in LAST:
-            return rank - 1
+    waiting = [(source, list(range(rank)))]  # a tensor, and where each of its axes stood in the input
+    while waiting:
+        node, origin = waiting.pop(0)
+        for user in node.users:
+            op = op_name(user)
+            if op in FIRST:
+                return origin[1] or None
+            if op in LAST or op == "layer_norm":
+                return origin[-1] or None
+            if _rank(user) == rank and is_tensor(user) and _RULES.get(op, _elementwise) in MOVES:
+                waiting.append((user, [origin[dim] for dim in MOVES[_RULES.get(op, _elementwise)](user, rank)]))
     return rank - 1 if rank <= 3 else 1
 
 
@@ -73,7 +91,7 @@ def _operand(node: fx.Node, axes: dict[fx.Node, int | None]) -> fx.Node | None:
     """The first operand that depends on the input, one with a known axis before one without."""
     reading = [parent for parent in parents(node) if parent in axes]
     known = [parent for parent in reading if axes[parent] is not None]
-    return (known or reading or [None])[0]
+    return next(iter(known or reading), None)
 
 
 def _vector(node: fx.Node) -> int | None:
@@ -91,61 +109,119 @@ def _last(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     return _rank(node) - 1 if is_tensor(node) else None
 
 
+@_rule("layer_norm")
+def _layer_norm(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
+    """Over the last axis it norms channels; over several axes it says nothing about where channels stand."""
+    normed = _args(node)[1]
+    if not is_tensor(node) or not isinstance(normed, (list, tuple)):
+        return _item(node, axes)
+    return _last(node, axes) if len(normed) == 1 else _elementwise(node, axes)
+
+
 def _elementwise(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    """Same rank: the operand's axis. Broadcast: aligned from the right. Anything else: a vector or unknown."""
+    """Same rank: the operand's axis. Broadcast: aligned from the right. Anything else: a vector or unknown.
+
+    Where operands disagree, the one made first tells: a residual stream knows better than its branch.
+    """
     if not is_tensor(node):  # a tuple of tensors: its items ask again
-        operand = _operand(node, axes)
-        return axes[operand] if operand is not None else None
-    for operand in (parent for parent in parents(node) if axes.get(parent) is not None):
-        shift = _rank(node) - (_rank(operand) or _rank(node))
-        axis = axes[operand] + shift  # type: ignore[operator]
-        if shift >= 0 and axis < _rank(node):
-            return axis
-    return _vector(node)
+        return _item(node, axes)
+    rank = _rank(node)
+    told = {
+        parent: axis + rank - _rank(parent)
+        for parent in sorted(parents(node), key=_rank, reverse=True)
+        if (axis := axes.get(parent)) is not None and axis < _rank(parent) <= rank
+    }
+    if len(set(told.values())) > 1:
+        return told[next(parent for parent in axes if parent in told)]
+    return next(iter(told.values()), _vector(node))
 
 
 @_rule("matmul", "bmm", "mm", "baddbmm")
 def _product(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    left, right = (list(parents(node)) * 2)[:2]
-    rank, contracted = _rank(node), axes.get(right)
-    if right not in axes or contracted is None:
+    left, right = _args(node)[-2:]
+    rank, channel = _rank(node), axes.get(right)
+    if right not in axes or channel is None:
         return rank - 1
-    if left not in axes:
-        return contracted if contracted == rank - 1 else rank - 1
-    if contracted == _rank(right) - 1:  # weights x values: the values' channels
-        return rank - 1
-    return 1 if rank == 4 else None  # queries x keys: the heads of (B, h, N, N)
+    if left not in axes:  # weights from the left: channels stay where they stood
+        return channel + rank - _rank(right)
+    if channel == _rank(right) - 1:
+        return rank - 1  # weights x values: the values' channels
+    return rank - 3 if rank >= 4 else None  # queries x keys: the heads of (B, h, N, N)
+
+
+@_rule("einsum")
+def _einsum(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
+    """The letter of the operand's channels; if it is summed over: with weights their new letter, else the heads."""
+    equation, operands = _args(node)[:2]
+    terms, _, out = equation.replace(" ", "").partition("->")
+    letters = dict(zip(operands, terms.split(","), strict=True))
+    if "." in equation or not out:
+        return _vector(node)
+    known = [letters[operand][axes[operand]] for operand in letters if axes.get(operand) is not None]
+    kept = [letter for letter in known if letter in out]
+    fixed = "".join(term for operand, term in letters.items() if operand not in axes)
+    moving = "".join(term for operand, term in letters.items() if operand in axes)
+    if kept:
+        return out.index(kept[-1])
+    new = [letter for letter in out if letter in fixed and letter not in moving]
+    if known and new:
+        return out.index(new[-1])
+    return len(out) - 3 if known and len(out) >= 4 else _vector(node)
 
 
 @_rule("permute")
 def _permute(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    axis, order = axes[node.args[0]], node.args[1]  # type: ignore[index]
-    rank = len(order)  # type: ignore[arg-type]
-    return None if axis is None else [dim % rank for dim in order].index(axis)  # type: ignore[union-attr,operator]
+    axis = axes[_args(node)[0]]
+    return None if axis is None else _permuted(node, _rank(node)).index(axis)
+
+
+def _permuted(node: fx.Node, rank: int) -> list[int]:
+    """For every axis of a permute's result, the axis of its operand."""
+    return [dim % rank for dim in _args(node)[1]]
 
 
 @_rule("transpose", "swapaxes")
 def _transpose(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    axis, rank = axes[node.args[0]], _rank(node)  # type: ignore[index]
-    one, two = node.args[1] % rank, node.args[2] % rank  # type: ignore[operator]
-    return {one: two, two: one}.get(axis, axis)  # type: ignore[arg-type]
+    axis = axes[_args(node)[0]]
+    return None if axis is None else _swapped(node, _rank(node)).index(axis)
+
+
+def _swapped(node: fx.Node, rank: int) -> list[int]:
+    order, (one, two) = list(range(rank)), (dim % rank for dim in _args(node)[1:3])
+    order[one], order[two] = two, one
+    return order
 
 
 @_rule("t", "numpy_T")
 def _turn(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    axis = axes[node.args[0]]  # type: ignore[index]
+    axis = axes[_args(node)[0]]
     return None if axis is None else _rank(node) - 1 - axis
+
+
+MOVES: dict[AxisRule, Callable[[fx.Node, int], list[int]]] = {
+    _elementwise: lambda node, rank: list(range(rank)),
+    _permute: _permuted,
+    _transpose: _swapped,
+}
+
+
+@_rule("stack")
+def _stack(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
+    operand = _operand(node, axes)
+    axis = axes[operand] if operand is not None else None
+    dim = _args(node)[1] if len(_args(node)) > 1 else 0
+    return None if axis is None else axis + (axis >= dim % _rank(node))
 
 
 @_rule("unsqueeze")
 def _unsqueeze(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    axis = axes[node.args[0]]  # type: ignore[index]
-    return None if axis is None else axis + (axis >= node.args[1] % _rank(node))  # type: ignore[operator]
+    axis = axes[_args(node)[0]]
+    return None if axis is None else axis + (axis >= _args(node)[1] % _rank(node))
 
 
 def _without(node: fx.Node, axes: dict[fx.Node, int | None], gone: set[int]) -> int | None:
     """The operand's axis after some axes are dropped."""
-    axis = axes[node.args[0]]  # type: ignore[index]
+    axis = axes[_args(node)[0]]
     if axis is None or axis in gone:
         return _vector(node)
     return axis - sum(dim < axis for dim in gone)
@@ -156,11 +232,12 @@ def _drop(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     operand = _operand(node, axes)
     if operand is None or not is_tensor(operand):
         return _item(node, axes)
-    dims = node.args[1] if len(node.args) > 1 else [d for d, n in enumerate(_shape(operand)) if n == 1]
+    ones = [dim for dim, size in enumerate(_shape(operand)) if isinstance(size, int) and size == 1]
+    dims = _args(node)[1] if len(_args(node)) > 1 else (ones if op_name(node) == "squeeze" else 0)
     rank = _rank(operand)
-    gone = {dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else [dims])}  # type: ignore[operator]
+    gone = {dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else [dims])}
     if op_name(node) == "squeeze":
-        gone = {dim for dim in gone if _shape(operand)[dim] == 1}
+        gone &= set(ones)
     return _without(node, axes, gone)
 
 
@@ -169,32 +246,37 @@ def _item(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     return axes[operand] if operand is not None else None
 
 
-@_rule("mean", "sum", "amax", "amin", "logsumexp", "std", "var", "norm")
+@_rule("mean", "sum", "prod", "amax", "amin", "max", "min", "median", "logsumexp", "std", "var", "linalg_vector_norm")
 def _reduce(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    operand: fx.Node = node.args[0]  # type: ignore[assignment]
-    if not is_tensor(operand) or _rank(operand) == _rank(node):
+    operand = _args(node)[0]
+    if not is_tensor(operand) or _rank(operand) == _rank(node):  # an item of a tuple, or the axes are kept
         return _elementwise(node, axes)
-    dims = node.args[1] if len(node.args) > 1 else list(range(_rank(operand)))
-    dims = dims if isinstance(dims, (list, tuple)) else [dims]
-    return _without(node, axes, {dim % _rank(operand) for dim in dims})  # type: ignore[operator,union-attr]
+    place, rank = 2 if op_name(node) == "linalg_vector_norm" else 1, _rank(operand)
+    dims = _args(node)[place] if len(_args(node)) > place else None
+    if dims is None or isinstance(dims, bool):
+        return None  # everything is summed up
+    return _without(node, axes, {dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else [dims])})
 
 
 @_rule("view", "reshape", "flatten", "unflatten", "unsafe_view")
 def _reshape(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    """The output axis that covers the same run of memory, else the one that starts (or ends) with it."""
-    operand: fx.Node = node.args[0]  # type: ignore[assignment]
+    """The output axis that covers the same run of memory, else one that starts or ends with it.
+
+    A last axis that is split keeps its channels last (``(B, N, 3 h d)`` to ``(B, N, 3, h, d)``: d, as in the
+    attention output); any other keeps them first (``(B, C, H, W)`` to ``(B, C, H W)``).
+    """
+    operand = _args(node)[0]
     axis, before, after = axes[operand], _shape(operand), _shape(node)
     if axis is None or len(after) == 2:
         return _vector(node)
-    for same in (
-        lambda out: _span(after, out) == _span(before, axis),
-        lambda out: _span(after, out)[0] == _span(before, axis)[0] and after[out] != 1,
-        lambda out: _span(after, out)[1] == _span(before, axis)[1] and after[out] != 1,
-    ):
-        found = [out for out in range(1, len(after)) if same(out)]
-        if found:
-            return found[-1] if axis == len(before) - 1 else found[0]
-    return None
+    left, right = _span(before, axis)
+    spans = {out: _span(after, out) for out in range(1, len(after))}
+    starts = [out for out, span in spans.items() if span[0] == left and after[out] != 1]
+    ends = [out for out, span in spans.items() if span[1] == right and after[out] != 1]
+    same = [out for out, span in spans.items() if span == (left, right)]
+    last = axis == len(before) - 1
+    found = same or (ends or starts if last else starts or ends)
+    return None if not found else found[-1] if last else found[0]
 
 
 def _span(shape: list, axis: int) -> tuple[str, str]:
