@@ -33,6 +33,7 @@ MISTAKES = {
     "children averaged": "R_v is divided by the number of children in both: only a gauge",
     "ridge per frequency": "every bin has a ridge of its own",
     "ridge over groups": "the ridge averages groups, not stored bins",
+    "ridge counts the goal": "the ridge adds the goal's power to the source's",
     "parseval weights": "bins weigh as often as they occur in the full spectrum",
     "centred": "moments are covariances, as if there were an intercept",
     "conjugate": "the map is applied to the conjugate convention (S^T for S)",
@@ -98,7 +99,7 @@ def dense_jacobian(
     for one in x.split(1):
         values = evaluate(model, one)
         run = local_map(model, values, v, u, held)
-        j = torch.autograd.functional.jacobian(run, values[v])
+        j = torch.autograd.functional.jacobian(run, values[v], vectorize=True)
         rows.append(j.reshape(values[u].numel(), values[v].numel()))
     return torch.stack(rows)
 
@@ -257,6 +258,8 @@ def wiener(
     groups = groups_of(partition, bins)
     weight = axes.multiplicity if "parseval weights" in mistakes else [1.0] * bins
     shift = ridge * max(power.mean().item(), FLOOR)  # eq:relative_ridge
+    if "ridge counts the goal" in mistakes:
+        shift += ridge * goal.abs().square().mean().item()
     if "ridge over groups" in mistakes:
         shift = ridge * torch.stack([power[g].mean() for g in groups]).mean().item()
     result = torch.zeros_like(auto)
