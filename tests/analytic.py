@@ -66,9 +66,7 @@ def seeded(model: Tiny, seed: int = 0) -> Tiny:
 
 
 def conv(inside: int, outside: int, stride: int = 1, bias: bool = True) -> nn.Conv2d:
-    return nn.Conv2d(
-        inside, outside, 3, stride=stride, padding=1, bias=bias, padding_mode="circular"
-    )
+    return nn.Conv2d(inside, outside, 3, stride=stride, padding=1, bias=bias, padding_mode="circular")
 
 
 class Chain(Tiny):
@@ -183,9 +181,7 @@ class Around(Tiny):
             "v": Step(self.v, ("input",)),
             "w": Step(lambda v: self.w(torch.tanh(v)), ("v",)),
             "u": Step(lambda w, v: self.u(torch.cat([torch.sin(w), v], 1)), ("w", "v")),
-            "last": Step(
-                lambda u, w: self.last(torch.cat([torch.tanh(u), F.softplus(w)], 1)), ("u", "w")
-            ),
+            "last": Step(lambda u, w: self.last(torch.cat([torch.tanh(u), F.softplus(w)], 1)), ("u", "w")),
         }
 
 
@@ -289,9 +285,9 @@ class Residual(Tiny):
 class AttentionBlock(nn.Module):
     """Pre-norm attention and MLP on (B, N, D), both residual."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, causal: bool = False) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.fc1, self.gelu, self.fc2 = nn.Linear(width, 8), nn.GELU(), nn.Linear(8, width)
@@ -299,7 +295,7 @@ class AttentionBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         b, n, d = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(b, n, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v)  # (B, h, N, D/h)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)  # (B, h, N, D/h)
         x = x + self.proj(mixed.transpose(1, 2).reshape(b, n, d))
         return x + self.fc2(self.gelu(self.fc1(self.norm2(x))))
 
@@ -317,9 +313,11 @@ class Tokens(Tiny):
         "norm": 2,
     }
 
+    causal = False
+
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.block = nn.Linear(4, 6), AttentionBlock(6, 2)
+        self.embed, self.block = nn.Linear(4, 6), AttentionBlock(6, 2, self.causal)
         self.norm = nn.LayerNorm(6)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -333,6 +331,9 @@ class Tokens(Tiny):
         for h in range(2):
             part = slice(h * d, (h + 1) * d)
             logits = q[..., part] @ k[..., part].transpose(1, 2) / math.sqrt(d)
+            if self.causal:
+                later = torch.ones(logits.shape[1:], dtype=torch.bool).triu(1)
+                logits = logits.masked_fill(later, -math.inf)
             heads.append(torch.softmax(logits, -1) @ v[..., part])
         return x + block.proj(torch.cat(heads, -1))
 
@@ -341,11 +342,16 @@ class Tokens(Tiny):
         return {
             "embed": Step(self.embed, ("input",)),
             "block.add": Step(self.mix, ("embed",)),
-            "block": Step(
-                lambda x: x + block.fc2(F.gelu(block.fc1(block.norm2(x)))), ("block.add",)
-            ),
+            "block": Step(lambda x: x + block.fc2(F.gelu(block.fc1(block.norm2(x)))), ("block.add",)),
             "norm": Step(self.norm, ("block",)),
         }
+
+
+class Causal(Tokens):
+    """The same with a causal mask and an even length, as in a language model."""
+
+    sample = (6, 4)
+    causal = True
 
 
 class Weights(Tiny):
@@ -374,9 +380,7 @@ class Weights(Tiny):
         return {
             "embed": Step(self.embed, ("input",)),
             "soft": Step(
-                lambda x: torch.softmax(
-                    self.heads(self.q(x)) @ self.heads(self.k(x)).transpose(-1, -2), -1
-                ),
+                lambda x: torch.softmax(self.heads(self.q(x)) @ self.heads(self.k(x)).transpose(-1, -2), -1),
                 ("embed",),
             ),
             "proj": Step(
@@ -455,6 +459,50 @@ class Pooled(Tiny):
         }
 
 
+class Signal(Tiny):
+    """One coordinate axis behind the channels."""
+
+    sample = (2, 7)
+    boundaries = ("input", "conv1", "conv2")
+    channel_axis: ClassVar[dict[str, int]] = {"input": 1, "conv1": 1, "conv2": 1}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv1d(2, 4, 3, padding=1)
+        self.conv2 = nn.Conv1d(4, 3, 3, stride=2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv2(torch.tanh(self.conv1(x)))
+
+    def steps(self) -> dict[str, Step]:
+        return {
+            "conv1": Step(self.conv1, ("input",)),
+            "conv2": Step(lambda x: self.conv2(torch.tanh(x)), ("conv1",)),
+        }
+
+
+class Volume(Tiny):
+    """Three coordinate axes."""
+
+    sample = (2, 2, 3, 4)
+    boundaries = ("input", "conv1", "conv2")
+    channel_axis: ClassVar[dict[str, int]] = {"input": 1, "conv1": 1, "conv2": 1}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv3d(2, 3, 3, padding=1)
+        self.conv2 = nn.Conv3d(3, 4, (1, 2, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv2(F.silu(self.conv1(x)))
+
+    def steps(self) -> dict[str, Step]:
+        return {
+            "conv1": Step(self.conv1, ("input",)),
+            "conv2": Step(lambda x: self.conv2(F.silu(x)), ("conv1",)),
+        }
+
+
 class Dead(Chain):
     """A chain with a channel that is always zero and another that nothing downstream listens to."""
 
@@ -516,6 +564,20 @@ class Circular(Tiny):
         return {"conv": Step(self.conv, ("input",))}
 
 
+class NestedSparse(Nested):
+    """Of the nested pair only ``w`` stands: it is fitted, but the input's frontier looks past it."""
+
+    boundaries = ("input", "w", "last")
+    channel_axis: ClassVar[dict[str, int]] = {"input": 1, "w": 1, "last": 1}
+
+
+class TokensSparse(Tokens):
+    """One segment from the input to the target, attention and all."""
+
+    boundaries = ("input", "norm")
+    channel_axis: ClassVar[dict[str, int]] = {"input": 2, "norm": 2}
+
+
 def dead() -> Tiny:
     model = seeded(Dead(), 5)
     assert isinstance(model, Dead)
@@ -541,6 +603,11 @@ MODELS: dict[str, Callable[[], Tiny]] = {
     "channels_last": lambda: seeded(ChannelsLast(), 10),
     "vector": lambda: seeded(Vector(), 11),
     "pooled": lambda: seeded(Pooled(), 12),
+    "causal": lambda: seeded(Causal(), 14),
+    "signal": lambda: seeded(Signal(), 15),
+    "volume": lambda: seeded(Volume(), 16),
+    "nested sparse": lambda: seeded(NestedSparse(), 17),
+    "tokens sparse": lambda: seeded(TokensSparse(), 18),
     "dead": dead,
     "circular": lambda: seeded(Circular(), 13),
 }

@@ -54,9 +54,7 @@ def test_steps_agree_with_forward(name: str) -> None:
         return hook
 
     hooks = [
-        module.register_forward_hook(keep(path))
-        for path, module in model.named_modules()
-        if path in model.boundaries
+        module.register_forward_hook(keep(path)) for path, module in model.named_modules() if path in model.boundaries
     ]
     output = model(x)
     for hook in hooks:
@@ -74,6 +72,7 @@ def test_steps_agree_with_forward(name: str) -> None:
         ("chain", {"input": ["act1"], "act1": ["conv2"], "conv2": ["conv3"]}),
         ("nested", {"input": ["v"], "v": ["add"], "w": ["add"], "add": ["last"]}),
         ("around", {"input": ["v"], "v": ["u"], "w": ["last"], "u": ["last"]}),
+        ("nested sparse", {"input": ["last"], "w": ["last"]}),
         ("fork", {"input": ["v"], "v": ["a", "b"], "a": ["out"], "b": ["out"]}),
         (
             "residual",
@@ -151,9 +150,7 @@ def test_inverse_matrix_is_irfftn_also_off_the_symmetric_spectra(sizes: tuple[in
     assert close((inverse_dft(sizes) @ y.flatten()).real, back.flatten())
 
 
-@pytest.mark.parametrize(
-    ("channel", "shape"), [(1, (3, 4, 5)), (3, (4, 5, 3)), (2, (5, 3)), (1, (4,)), (1, (4, 1, 1))]
-)
+@pytest.mark.parametrize(("channel", "shape"), [(1, (3, 4, 5)), (3, (4, 5, 3)), (2, (5, 3)), (1, (4,)), (1, (4, 1, 1))])
 def test_axes_go_there_and_back(channel: int, shape: tuple[int, ...]) -> None:
     axes, t = Axes(channel, shape), gaussian(2, *shape)
     assert torch.equal(axes.tensor(axes.matrix(t)), t)
@@ -201,9 +198,7 @@ def test_the_map_is_where_the_objective_stands_still(operator: str, partition) -
 def test_a_zero_source_gives_a_zero_map() -> None:
     axes = Axes(1, (3, 4))
     h = axes.spectrum(gaussian(5, 3, 4))
-    assert torch.equal(
-        wiener(torch.zeros_like(h), h, "singleton", "full", 0.01, axes), torch.zeros(3, 3, 3)
-    )
+    assert torch.equal(wiener(torch.zeros_like(h), h, "singleton", "full", 0.01, axes), torch.zeros(3, 3, 3))
 
 
 def coloured(count: int, covariance: Tensor) -> Tensor:
@@ -249,9 +244,7 @@ def test_a_circular_convolution_gives_the_wiener_filter_of_every_frequency() -> 
     heard = m @ s @ m
     shift = ridge * heard.diagonal(dim1=1, dim2=2).real.mean()
     eye = torch.eye(2, dtype=torch.complex128)
-    by_hand = torch.stack(
-        [s[f] @ m[f] @ torch.linalg.inv(heard[f] + shift * eye) for f in range(len(s))]
-    )
+    by_hand = torch.stack([s[f] @ m[f] @ torch.linalg.inv(heard[f] + shift * eye) for f in range(len(s))])
     assert close(calibrated(model, x, ridge=ridge).maps["input"][0], by_hand)
 
 
@@ -307,9 +300,7 @@ def worst(model: Tiny, a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
         ("fork", "children averaged in inversion", False),
     ],
 )
-def test_the_relative_ridge_hides_a_constant_factor_on_a_source(
-    name: str, mistake: str, same: bool
-) -> None:
+def test_the_relative_ridge_hides_a_constant_factor_on_a_source(name: str, mistake: str, same: bool) -> None:
     """A node's source times a constant, in fit and inversion alike, leaves every state as it was.
 
     So a lone child cannot tell 1/C_u from 1, and the number of children is a gauge altogether:
