@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import sgfi
+from sgfi.errors import CalibrationError
 from tests.analytic import Tiny, tiny
 
 NAMES = ["chain", "fork", "nested", "tokens", "vector", "pooled"]
@@ -274,6 +276,55 @@ def test_the_order_of_calibration_inputs_does_not_matter(children: str) -> None:
     calibration, x = tiny("fork").inputs(8), inputs("fork")
     turned = sgfi.calibrate(plan_of("fork"), [calibration.flip(0)], children=children, progress=False)
     near(sgfi.invert(turned, x), dict(sgfi.invert(family_of("fork", children), x).states), 1e-10)
+
+
+class Counted:
+    """Batches that count how often they are walked through."""
+
+    def __init__(self, batches: Sequence[Tensor]) -> None:
+        self.batches, self.passes = batches, 0
+
+    def __iter__(self) -> Iterator[Tensor]:
+        self.passes += 1
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("children", CHILDREN)
+@pytest.mark.parametrize("name", ["chain", "fork", "tokens"])
+def test_a_memory_budget_costs_passes_and_changes_nothing(name: str, children: str) -> None:
+    """Halve the budget until a node no longer fits: every fit before that is the same fit."""
+    x = inputs(name)
+    free = Counted(tiny(name).inputs(8).split(3))
+    family = sgfi.calibrate(plan_of(name), free, children=children, progress=False)
+    expected = dict(sgfi.invert(family, x).states)
+    budget, walked = 2**18, []
+    while budget > 2**8:
+        tight = Counted(free.batches)
+        try:
+            family = sgfi.calibrate(plan_of(name), tight, children=children, memory=budget, progress=False)
+        except CalibrationError:
+            break
+        near(sgfi.invert(family, x), expected, 1e-10)
+        walked.append(tight.passes)
+        budget //= 2
+    assert budget > 2**8  # some budget is refused
+    assert walked == sorted(walked) and walked[0] >= free.passes
+    if children == "true":  # online calibration takes one node at a time anyway
+        assert walked[-1] > free.passes
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("name", ["chain", "fork", "vector"])
+def test_a_stored_family_answers_the_same(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Also in double precision, whose complex numbers the file format holds as pairs."""
+    family, x = family_of(name, "online", dtype), inputs(name, dtype=dtype)
+    sgfi.save(family, tmp_path / "maps")
+    loaded = sgfi.load(tmp_path / "maps", model_of(name, dtype))
+    for maps in loaded.maps.values():
+        for weight in (w for one in maps for w in one.weights.values()):
+            assert weight.data_ptr() % weight.element_size() == 0  # kernels crash on less
+    expected, found = sgfi.invert(family, x), sgfi.invert(loaded, x)
+    near(found, dict(expected.states), 1e-5 if dtype == torch.float32 else 1e-13)
 
 
 def test_calibrating_twice_gives_the_same_bits() -> None:
