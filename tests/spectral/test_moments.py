@@ -1,0 +1,113 @@
+"""Moments are a monoid, and the ridge is one number per node."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from sgfi.spectral import Moments, Partition
+
+BINS, CHANNELS = 6, 3
+PARTITIONS = {
+    "singleton": Partition.of("singleton", BINS),
+    "shared": Partition.of("shared", BINS),
+    "custom": Partition.of([0, 2, 1, 1, 2, 2], BINS),
+}
+
+
+def spectra(samples: int = 9, channels: int = CHANNELS) -> tuple[Tensor, Tensor]:
+    x, y = torch.randn(2, BINS, channels, samples, dtype=torch.complex128)
+    return x, y + 0.3 * x
+
+
+def moments(kind: str, *parts: tuple[Tensor, Tensor], full: bool = True, groups: range | None = None) -> Moments:
+    channels = parts[0][0].shape[1] if parts else CHANNELS
+    found = Moments.empty(PARTITIONS[kind], channels, torch.complex128, full=full, groups=groups)
+    for x, y in parts:
+        found.update(x, y)
+    return found
+
+
+def same(one: Moments, two: Moments) -> None:
+    assert one.count == two.count and one.groups == two.groups
+    for field in ("xx", "yx", "energy", "target"):
+        torch.testing.assert_close(getattr(one, field), getattr(two, field), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("kind", PARTITIONS)
+@pytest.mark.parametrize("channels", [2, 6])
+def test_means_by_their_definition(kind: str, full: bool, channels: int) -> None:
+    x, y = spectra(channels=channels)
+    xx, yx = moments(kind, (x, y), full=full).mean()
+    for group, bins in enumerate(PARTITIONS[kind].members):
+        pairs = [(x[f, :, n], y[f, :, n]) for f in bins.tolist() for n in range(x.shape[-1])]
+        for found, outer in ((xx, [(a, a) for a, _ in pairs]), (yx, [(b, a) for a, b in pairs])):
+            expected = torch.stack([torch.outer(left, right.conj()) for left, right in outer]).mean(0)
+            torch.testing.assert_close(found[group], expected if full else expected.diagonal())
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_any_split_merged_in_any_order_is_the_whole(kind: str, full: bool) -> None:
+    x, y = spectra()
+    whole = moments(kind, (x, y), full=full)
+    pieces = [(x[..., a:b], y[..., a:b]) for a, b in ((0, 1), (1, 5), (5, 9))]
+    same(moments(kind, *pieces, full=full), whole)
+    for order in itertools.permutations(pieces):
+        merged = moments(kind, full=full)
+        for piece in order:
+            merged.merge(moments(kind, piece, full=full))
+        same(merged, whole)
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_the_empty_moments_change_nothing(kind: str) -> None:
+    found = moments(kind, spectra())
+    kept = (found.xx.clone(), found.energy.clone(), found.count)
+    found.merge(moments(kind))
+    assert torch.equal(found.xx, kept[0]) and found.energy == kept[1] and found.count == kept[2]
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("kind", ["singleton", "custom"])
+def test_a_range_of_groups_is_a_slice_of_the_whole_with_the_same_ridge(kind: str, full: bool) -> None:
+    x, y = spectra()
+    whole = moments(kind, (x, y), full=full)
+    count = PARTITIONS[kind].count
+    for groups in (range(0, 1), range(1, count), range(0, count)):
+        part = moments(kind, (x, y), full=full, groups=groups)
+        torch.testing.assert_close(part.xx, whole.xx[groups.start : groups.stop])
+        torch.testing.assert_close(part.yx, whole.yx[groups.start : groups.stop])
+        torch.testing.assert_close(part.mean()[0], whole.mean()[0][groups.start : groups.stop])
+        assert part.ridge(0.1) == whole.ridge(0.1)
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_the_ridge_by_hand(kind: str) -> None:
+    """rho times the mean power over stored bins, channels and samples: the grouping does not matter."""
+    x = torch.zeros(BINS, CHANNELS, 2, dtype=torch.complex128)
+    x[0, 0, 0], x[5, 2, 1] = 3 + 4j, 1j  # powers 25 and 1 among 6 * 3 * 2 entries
+    assert moments(kind, (x, 10 * x)).ridge(0.5) == pytest.approx(0.5 * 26 / 36, rel=1e-14)
+
+
+def test_the_ridge_of_a_zero_source_is_the_floor() -> None:
+    x = torch.zeros(BINS, CHANNELS, 4, dtype=torch.complex128)
+    assert moments("singleton", (x, x + 1)).ridge(0.01) == pytest.approx(1e-32, rel=1e-12)
+
+
+def test_size_is_what_is_allocated() -> None:
+    for full in (True, False):
+        found = Moments.empty(PARTITIONS["custom"], 4, torch.complex64, full=full)
+        told = Moments.size(3, 4, torch.complex64, full=full)
+        assert told == found.xx.nbytes + found.yx.nbytes
+
+
+def test_real_moments_of_a_vector_node() -> None:
+    x, y = torch.randn(2, 1, 5, 30, dtype=torch.float64)
+    found = Moments.empty(Partition.of("singleton", 1), 5, torch.float64)
+    found.update(x, y)
+    torch.testing.assert_close(found.mean()[1][0], y[0] @ x[0].T / 30)
