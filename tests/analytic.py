@@ -436,6 +436,33 @@ class Vector(Tiny):
         }
 
 
+class Everything(Tiny):
+    """A residual perceptron with a boundary at every tensor that it has."""
+
+    sample = (5,)
+    boundaries = ("input", "fc1", "act1", "fc2", "add", "act2", "fc3")
+    channel_axis: ClassVar[dict[str, int]] = dict.fromkeys(boundaries, 1)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1, self.act1, self.fc2 = nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 6)
+        self.act2, self.fc3 = nn.ReLU(), nn.Linear(6, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.fc1(x)
+        return self.fc3(self.act2(self.fc2(self.act1(h)) + h))
+
+    def steps(self) -> dict[str, Step]:
+        return {
+            "fc1": Step(self.fc1, ("input",)),
+            "act1": Step(self.act1, ("fc1",)),
+            "fc2": Step(self.fc2, ("act1",)),
+            "add": Step(torch.add, ("fc2", "fc1")),
+            "act2": Step(self.act2, ("add",)),
+            "fc3": Step(self.fc3, ("act2",)),
+        }
+
+
 class Pooled(Tiny):
     """A map, then a pooled (B, C, 1, 1) boundary, then a vector target."""
 
@@ -602,6 +629,7 @@ MODELS: dict[str, Callable[[], Tiny]] = {
     "weights": lambda: seeded(Weights(), 9),
     "channels_last": lambda: seeded(ChannelsLast(), 10),
     "vector": lambda: seeded(Vector(), 11),
+    "everything": lambda: seeded(Everything(), 19),
     "pooled": lambda: seeded(Pooled(), 12),
     "causal": lambda: seeded(Causal(), 14),
     "signal": lambda: seeded(Signal(), 15),

@@ -166,6 +166,15 @@ def test_inferred_channel_axes_are_the_declared_ones(name: str) -> None:
     assert inferred == model.channel_axis
 
 
+def test_full_mode_puts_a_boundary_at_every_tensor() -> None:
+    model = tiny("everything")
+    plan = sgfi.plan(graph("everything"), target=model.target, boundaries="full")
+    assert tuple(plan.fitted) == model.boundaries[:-1]
+    assert set(plan.children("fc1")) == {"add"}
+    family = sgfi.calibrate(plan, ragged(model.inputs(COUNT)), progress=False)
+    assert compare("everything", model.inputs(2, seed=2), family, oracle("everything")) > 18
+
+
 @pytest.mark.parametrize(("name", "target"), [("nested", "w"), ("around", "w"), ("around", "u")])
 def test_a_target_that_changes_a_frontier_is_refused(name: str, target: str) -> None:
     changed = not unchanged(tiny(name), target)
