@@ -1,0 +1,78 @@
+"""What the benchmark programs share: assets, photographs, result files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+
+
+def assets() -> Path:
+    """The folder with real weights and photographs: ``SGFI_ASSETS``, else ``shared/assets`` beside the project."""
+    found = Path(os.environ.get("SGFI_ASSETS", HERE.parent.parent / "shared" / "assets"))
+    if not found.is_dir():
+        sys.exit(f"This benchmark needs real weights and photographs; set SGFI_ASSETS (looked in {found}).")
+    return found
+
+
+def photographs(count: int, held_out: int, preprocessing: Any, seed: int = 123) -> tuple[Tensor, Tensor]:
+    """Calibration and held-out photographs ``(N, 3, H, W)``, disjoint, drawn with a seed."""
+    files = sorted((assets() / "images" / "imagenet_val").rglob("*.jpg"))
+    random.Random(seed).shuffle(files)
+    from sgfi.vision.data import read_image
+
+    chosen = [read_image(file, preprocessing) for file in files[: count + held_out]]
+    stacked = torch.stack([image.squeeze(0) for image in chosen])
+    return stacked[:count], stacked[count:]
+
+
+def write(name: str, result: Mapping[str, Any], table: str = "") -> None:
+    """``results/<name>.json`` with the machine and the command beside the numbers, and a Markdown table."""
+    RESULTS.mkdir(exist_ok=True)
+    told = {"command": command(), "machine": machine(), **result}
+    (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+    if table:
+        (RESULTS / f"{name}.md").write_text(f"`{command()}`\n\n{table}\n")
+        print(table)
+
+
+def command() -> str:
+    return " ".join(["python", os.path.relpath(sys.argv[0], HERE.parent), *sys.argv[1:]])
+
+
+def machine() -> dict[str, Any]:
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "processor": platform.machine(),
+        "commit": _commit(),
+    }
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    cells = [[f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *cells]]
+    return "\n".join(lines)
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(description=(about or "").strip().splitlines()[0])
