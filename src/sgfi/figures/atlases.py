@@ -183,8 +183,8 @@ def depth_targets(plan: Any, count: int = 5) -> list[str]:
     fitting = [name for name in plan.boundaries[1:] if _served(plan, name)]
     if len(fitting) <= count:
         return fitting
-    steps = [round(i * (len(fitting) - 1) / (count - 1)) for i in range(count)]
-    return [fitting[step] for step in steps]
+    last = len(fitting) - 1
+    return [fitting[last - round(i * last / max(count - 1, 1))] for i in reversed(range(count))]
 
 
 def depth_name(plan: Any, target: str) -> str:

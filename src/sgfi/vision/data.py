@@ -20,9 +20,7 @@ from sgfi.errors import DataError
 from sgfi.vision.models import LoadedModel
 from sgfi.vision.preprocessing import Preprocessing, pixels
 
-IMAGE_SUFFIXES = frozenset(
-    {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"}
-)
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 ARRAY_SUFFIXES = frozenset({".npy", ".safetensors"})
 TEXT_SUFFIXES = frozenset({".txt", ".md"})
 CACHE_BYTES = 512 * 2**20
@@ -47,9 +45,7 @@ class TensorBatches:
     """Inputs that are already in memory and already prepared for the model: (N, ...) cut into
     batches."""
 
-    def __init__(
-        self, inputs: torch.Tensor, names: Sequence[str], batch_size: int = 16, kind: str = "array"
-    ) -> None:
+    def __init__(self, inputs: torch.Tensor, names: Sequence[str], batch_size: int = 16, kind: str = "array") -> None:
         if len(inputs) == 0:
             raise DataError("at least one input", "none", "Check the file or the limit.")
         self.inputs, self.names, self.batch_size, self.kind = inputs, list(names), batch_size, kind
@@ -70,9 +66,7 @@ class TensorBatches:
 class ImageBatches:
     """Image files, prepared on the way; decoded pixels are kept in memory while they fit."""
 
-    def __init__(
-        self, paths: Sequence[Path], preprocessing: Preprocessing, batch_size: int = 16
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], preprocessing: Preprocessing, batch_size: int = 16) -> None:
         self.preprocessing, self.batch_size = preprocessing, batch_size
         self.skipped: list[str] = []
         self._cache: dict[Path, torch.Tensor] = {}
@@ -146,9 +140,7 @@ def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
     return preprocessing(open_image(Path(path)))[None]
 
 
-def open_data(
-    path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None
-) -> Batches:
+def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> Batches:
     """A folder of images (searched recursively), one image, an .npy / .safetensors of inputs, or a
     text file."""
     path = Path(path)
@@ -187,9 +179,7 @@ def read_array(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
             tensors = load_file(path)
             found = tensors["inputs"] if "inputs" in tensors else next(iter(tensors.values()))
     except Exception as error:
-        raise DataError(
-            "a readable array file", f"{path.name}: {error}", "Write it again."
-        ) from error
+        raise DataError("a readable array file", f"{path.name}: {error}", "Write it again.") from error
     if tuple(found.shape[1:]) != shape or not found.is_floating_point():
         raise DataError(
             f"floating point inputs of shape (N, {', '.join(map(str, shape))})",
@@ -199,9 +189,7 @@ def read_array(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
     return found.to(torch.float32)
 
 
-def _open_folder(
-    path: Path, loaded: LoadedModel, batch_size: int, limit: int | None
-) -> ImageBatches:
+def _open_folder(path: Path, loaded: LoadedModel, batch_size: int, limit: int | None) -> ImageBatches:
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
     if not files:
         raise DataError(
@@ -209,9 +197,7 @@ def _open_folder(
             f"none below {path}",
             f"Known: {', '.join(sorted(IMAGE_SUFFIXES))}.",
         )
-    if limit is not None and limit < len(
-        files
-    ):  # spread over the folder, so that every class has its share
+    if limit is not None and limit < len(files):  # spread over the folder, so that every class has its share
         files = [files[i * len(files) // limit] for i in range(limit)]
     return ImageBatches(files, _image_preparation(loaded), batch_size)
 

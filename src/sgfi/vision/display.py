@@ -68,18 +68,14 @@ def signed_scale(tensors: Sequence[torch.Tensor], reference: float = 0.0) -> Sca
     return Scale(0.0, 0.0, note) if note else Scale(-limit, limit)
 
 
-def natural_view(
-    tensor: torch.Tensor, scale: Scale | None = None, reference: float = 0.0
-) -> np.ndarray:
+def natural_view(tensor: torch.Tensor, scale: Scale | None = None, reference: float = 0.0) -> np.ndarray:
     """(C, H, W) -> (H, W, 3) in 0..1."""
     scale = scale or natural_scale([tensor], reference)
     picture = scale.apply(_array(tensor).transpose(1, 2, 0))
     return np.repeat(picture, 3, axis=2) if picture.shape[2] == 1 else picture
 
 
-def signed_view(
-    tensor: torch.Tensor, scale: Scale | None = None, reference: float = 0.0
-) -> np.ndarray:
+def signed_view(tensor: torch.Tensor, scale: Scale | None = None, reference: float = 0.0) -> np.ndarray:
     """(C, H, W) -> (H, W) in 0..1 with 0.5 for zero; for a diverging colour map."""
     scale = scale or signed_scale([tensor], reference)
     return scale.apply(colour_mean(tensor))
@@ -93,13 +89,9 @@ def colour_mean(tensor: torch.Tensor) -> np.ndarray:
 def _array(tensor: torch.Tensor) -> np.ndarray:
     array = tensor.detach().cpu().to(torch.float64).numpy()
     if array.ndim != 3:
-        raise DataError(
-            "one image tensor (C, H, W)", f"shape {array.shape}", "Index the batch axis first."
-        )
+        raise DataError("one image tensor (C, H, W)", f"shape {array.shape}", "Index the batch axis first.")
     if not np.isfinite(array).all():
-        raise DataError(
-            "finite values", "NaN or infinity", "Inspect the inverse; it cannot be drawn."
-        )
+        raise DataError("finite values", "NaN or infinity", "Inspect the inverse; it cannot be drawn.")
     return array
 
 

@@ -47,9 +47,7 @@ class LoadedModel:
         """(2, *input_shape): any finite input will do for capture; batch 2, so that no axis of
         length one is baked in."""
         generator = torch.Generator().manual_seed(0)
-        dtype = next(
-            (p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32
-        )
+        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
         return torch.randn(2, *self.input_shape, generator=generator).to(dtype)
 
     @property
@@ -121,8 +119,7 @@ def parse_spec(spec: str, weights: str = "pretrained") -> Request:
     if colon and name and scheme in SCHEMES and scheme != "file":
         return Request(scheme, name, weights)
     raise DataError(
-        "a model like torchvision:resnet18, timm:NAME, hf:NAME, pip:efficientnet_lite0 or "
-        "path/to/file.py:build",
+        "a model like torchvision:resnet18, timm:NAME, hf:NAME, pip:efficientnet_lite0 or path/to/file.py:build",
         repr(spec),
         closest(scheme, SCHEMES) or "Put the library's name and a colon before the model's name.",
     )
@@ -148,9 +145,7 @@ def _torchvision(request: Request) -> LoadedModel:
         raise _unknown("torchvision", request.name, models.list_models())
     entry = getattr(models.get_model_weights(request.name), "DEFAULT", None)
     with _reported(request):
-        model = models.get_model(
-            request.name, weights=entry if request.weights == "pretrained" else None
-        )
+        model = models.get_model(request.name, weights=entry if request.weights == "pretrained" else None)
     preset = entry.transforms() if entry is not None else None
     if hasattr(preset, "crop_size"):
         prepared = preprocessing.from_torchvision(preset)
@@ -189,11 +184,8 @@ def _hf(request: Request) -> LoadedModel:
 
 def _hf_image(transformers: Any, request: Request, config: Any) -> LoadedModel:
     build = transformers.AutoModelForImageClassification
-    if request.weights == "pretrained":
-        model = build.from_pretrained(request.name, return_dict=False)
-    else:
-        model = build.from_config(config)
-        model.config.return_dict = False
+    pretrained = request.weights == "pretrained"
+    model = build.from_pretrained(request.name) if pretrained else build.from_config(config)
     processor = transformers.AutoImageProcessor.from_pretrained(request.name)
     prepared = preprocessing.from_transformers(processor)
     return LoadedModel(request.name, model, prepared, prepared.input_shape)
@@ -260,9 +252,7 @@ SCHEMES: dict[str, Callable[[Request], LoadedModel]] = {
 
 def _run_file(path: Path) -> Any:
     if not path.is_file():
-        raise DataError(
-            "a Python file that builds the model", f"nothing at {path}", "Check the path."
-        )
+        raise DataError("a Python file that builds the model", f"nothing at {path}", "Check the path.")
     name = f"sgfi_model_{abs(hash(str(path.resolve())))}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -271,9 +261,7 @@ def _run_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise DataError(
-            f"{path} to run", f"{type(error).__name__}: {error}", "Mend the file."
-        ) from error
+        raise DataError(f"{path} to run", f"{type(error).__name__}: {error}", "Mend the file.") from error
     return module
 
 

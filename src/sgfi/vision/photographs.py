@@ -34,15 +34,9 @@ class Photograph:
     def file(self) -> Path:
         """Where pip put it."""
         found = importlib.util.find_spec(self.package)
-        root = (
-            Path(found.submodule_search_locations[0])
-            if found and found.submodule_search_locations
-            else None
-        )
+        root = Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
         if root is None or not (root / self.path).is_file():
-            pip_name = {"skimage": "scikit-image", "sklearn": "scikit-learn"}.get(
-                self.package, self.package
-            )
+            pip_name = {"skimage": "scikit-image", "sklearn": "scikit-learn"}.get(self.package, self.package)
             raise DataError(
                 f"the photograph {self.path} inside {pip_name}",
                 "no such file",
@@ -55,9 +49,7 @@ CC0 = "CC0"
 CALIBRATION = (
     Photograph("astronaut", "skimage", "data/astronaut.png", "public domain (NASA)", 2.0),
     Photograph("coffee", "skimage", "data/coffee.png", "CC0, Rachel Michetti", 2.0),
-    Photograph(
-        "motorcycle", "skimage", "data/motorcycle_left.png", "Middlebury 2014 stereo benchmark", 2.0
-    ),
+    Photograph("motorcycle", "skimage", "data/motorcycle_left.png", "Middlebury 2014 stereo benchmark", 2.0),
     Photograph("flower", "sklearn", "datasets/images/flower.jpg", "CC BY 2.0, vultilion", 2.0),
     Photograph(
         "hopper",
@@ -87,14 +79,10 @@ HELD_OUT = (
 def held_out_images(preprocessing: Preprocessing) -> TensorBatches:
     """The held-out photographs, prepared as the model wants them: one batch (N, C, H, W)."""
     inputs = torch.stack([preprocessing(open_image(photo.file)) for photo in HELD_OUT])
-    return TensorBatches(
-        inputs, [photo.name for photo in HELD_OUT], len(inputs), kind="photographs"
-    )
+    return TensorBatches(inputs, [photo.name for photo in HELD_OUT], len(inputs), kind="photographs")
 
 
-def random_crops(
-    preprocessing: Preprocessing, count: int, seed: int = 0, batch_size: int = 32
-) -> TensorBatches:
+def random_crops(preprocessing: Preprocessing, count: int, seed: int = 0, batch_size: int = 32) -> TensorBatches:
     """``count`` random crops of the calibration photographs: another place, size, side,
     brightness, contrast and tint each.
 
@@ -105,18 +93,12 @@ def random_crops(
     pictures = [open_image(photo.file) for photo in CALIBRATION]
     shares = np.array([photo.weight for photo in CALIBRATION])
     chosen = rng.choice(len(pictures), size=count, p=shares / shares.sum())
-    crops = torch.stack(
-        [pixels(_random_crop(pictures[i], preprocessing.size, rng)) for i in chosen]
-    )
+    crops = torch.stack([pixels(_random_crop(pictures[i], preprocessing.size, rng)) for i in chosen])
     names = [CALIBRATION[i].name for i in chosen]
-    return TensorBatches(
-        preprocessing.normalise(crops), names, batch_size, kind="crops of packaged photographs"
-    )
+    return TensorBatches(preprocessing.normalise(crops), names, batch_size, kind="crops of packaged photographs")
 
 
-def _random_crop(
-    image: Image.Image, size: tuple[int, int], rng: np.random.Generator
-) -> Image.Image:
+def _random_crop(image: Image.Image, size: tuple[int, int], rng: np.random.Generator) -> Image.Image:
     """A square of 25 % to 100 % of the shorter side, resized to ``size``."""
     side = int(min(image.size) * rng.uniform(0.25, 1.0))
     left, top = (int(rng.integers(0, length - side + 1)) for length in image.size)

@@ -106,9 +106,7 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Preprocessing:
         """What :meth:`as_dict` wrote (JSON turns tuples into lists)."""
-        fields: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in record.items()
-        }
+        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
         return cls(**fields)
 
 
@@ -118,9 +116,7 @@ def pixels(image: Image.Image) -> torch.Tensor:
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())
 
 
-def _scaled_size(
-    found: tuple[int, int], resize: int | None, size: tuple[int, int]
-) -> tuple[int, int]:
+def _scaled_size(found: tuple[int, int], resize: int | None, size: tuple[int, int]) -> tuple[int, int]:
     """(width, height) after resizing the shorter side; never smaller than the crop."""
     width, height = found
     if resize is None:  # cover the crop exactly
@@ -161,11 +157,7 @@ def from_timm(config: Mapping[str, Any]) -> Preprocessing:
 def from_transformers(processor: Any) -> Preprocessing:
     """From a Hugging Face image processor (resize, centre crop, rescale, normalise)."""
     sizes = dict(processor.size or {})
-    crop = (
-        dict(getattr(processor, "crop_size", None) or {})
-        if getattr(processor, "do_center_crop", False)
-        else {}
-    )
+    crop = dict(getattr(processor, "crop_size", None) or {}) if getattr(processor, "do_center_crop", False) else {}
     edge = sizes.get("shortest_edge")
     height = crop.get("height", sizes.get("height", edge)) or 224
     width = crop.get("width", sizes.get("width", edge)) or 224

@@ -11,9 +11,7 @@ from sgfi.vision.data import TensorBatches
 from sgfi.vision.models import LoadedModel
 
 
-def text_batches(
-    path: Path, loaded: LoadedModel, batch_size: int, limit: int | None
-) -> TensorBatches:
+def text_batches(path: Path, loaded: LoadedModel, batch_size: int, limit: int | None) -> TensorBatches:
     """Consecutive windows of ``input_shape[0]`` tokens, embedded: (N, L, D). An incomplete last
     window is left out."""
     if loaded.tokenizer is None or loaded.embed is None:
@@ -35,6 +33,4 @@ def text_batches(
     windows = ids[: count * length].view(count, length)
     with torch.no_grad():
         inputs = loaded.embed(windows)
-    return TensorBatches(
-        inputs, [f"{path.stem}[{i}]" for i in range(count)], batch_size, kind="text"
-    )
+    return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(count)], batch_size, kind="text")

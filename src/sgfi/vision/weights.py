@@ -18,9 +18,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
     """Tensors by name from a .safetensors file, or a .pth / .pt file read with
     ``weights_only=True``."""
     if not path.is_file():
-        raise DataError(
-            "a weights file", f"nothing at {path}", "Check the path given to --weights."
-        )
+        raise DataError("a weights file", f"nothing at {path}", "Check the path given to --weights.")
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     if path.suffix in (".pth", ".pt", ".bin", ".ckpt"):
@@ -46,8 +44,7 @@ def load_state(model: nn.Module, path: Path, *, strict: bool = True) -> None:
             f"{path.name} with {len(missing)} missing {missing[:3]}, {len(unknown)} unknown "
             f"{unknown[:3]} "
             f"and {len(misshapen)} of another shape {misshapen[:3]}",
-            "Check that the file belongs to this model; --partial-weights accepts missing and "
-            "unknown names.",
+            "Check that the file belongs to this model; --partial-weights accepts missing and unknown names.",
         )
     model.load_state_dict(state, strict=False)
 
@@ -59,9 +56,7 @@ def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
-        raise DataError(
-            "a readable safetensors file", f"{path.name}: {error}", "Fetch the file again."
-        ) from error
+        raise DataError("a readable safetensors file", f"{path.name}: {error}", "Fetch the file again.") from error
 
 
 def _read_pickle(path: Path) -> object:
@@ -71,13 +66,10 @@ def _read_pickle(path: Path) -> object:
         raise DataError(
             "a file holding only tensors",
             f"{path.name}, which torch refuses to read without running code from it",
-            "Load it where you trust it and save model.state_dict() with "
-            "safetensors.torch.save_file.",
+            "Load it where you trust it and save model.state_dict() with safetensors.torch.save_file.",
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError) as error:
-        raise DataError(
-            "a readable weights file", f"{path.name}: {error}", "Fetch the file again."
-        ) from error
+        raise DataError("a readable weights file", f"{path.name}: {error}", "Fetch the file again.") from error
 
 
 def _unwrap(found: object, path: Path) -> dict[str, torch.Tensor]:

@@ -1,0 +1,97 @@
+"""A tiny model file, a folder of images with a broken one, and maps fitted once by the command itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from sgfi.cli.app import app
+
+BUILDER = """
+import torch
+
+INPUT_SHAPE = (3, 8, 8)
+MEAN, STD = (0.5,) * 3, (0.25,) * 3
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Conv2d(3, 6, 3, padding=1)
+        self.two = torch.nn.Conv2d(6, 6, 3, padding=1)
+        self.three = torch.nn.Conv2d(6, 4, 2, stride=2)
+
+    def forward(self, x):
+        y = self.one(x)
+        return self.three(y + self.two(y.relu()))
+
+
+def build():
+    return Tiny()
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def all(self) -> str:
+        return self.out + self.err
+
+
+@pytest.fixture(scope="session")
+def sgfi_command() -> Callable[..., Outcome]:
+    """Run a command line; anything but a clean exit is raised."""
+
+    def run(*words: object) -> Outcome:
+        found = CliRunner().invoke(app, [str(word) for word in words])
+        if found.exception and not isinstance(found.exception, SystemExit):
+            raise found.exception
+        return Outcome(found.exit_code, found.stdout, found.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with ``tiny.py``, ``photos/`` (8 good images, one broken) and ``one.png``."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "tiny.py").write_text(BUILDER)
+    (folder / "photos").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(8):
+        pixels = rng.integers(0, 256, (12, 10, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / "photos" / f"{i}.png")
+    Image.fromarray(rng.integers(0, 256, (12, 10, 3), dtype=np.uint8)).save(folder / "one.png")
+    (folder / "photos" / "broken.jpg").write_bytes(b"not a picture")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(place: Path) -> str:
+    return f"{place / 'tiny.py'}:build"
+
+
+@pytest.fixture(scope="session")
+def fitted(place: Path, model: str, sgfi_command: Callable[..., Outcome]) -> tuple[Path, Outcome]:
+    """Maps, and what the command said while fitting them."""
+    maps = place / "maps" / "tiny"
+    outcome = sgfi_command(
+        "calibrate", model, "--data", place / "photos", "--out", maps, "--target", "three", "--boundaries", "one,add"
+    )
+    assert outcome.code == 0, outcome.all
+    return maps, outcome
+
+
+@pytest.fixture
+def maps(fitted: tuple[Path, Outcome]) -> Path:
+    return fitted[0]

@@ -1,0 +1,386 @@
+"""Every command on a good and on a bad invocation."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+import sgfi
+from sgfi.cli.loading import open_family
+from sgfi.vision.data import read_image
+
+COMMANDS = [
+    "graph",
+    "plan",
+    "calibrate",
+    "invert",
+    "atlas",
+    "evaluate",
+    "demo",
+    "maps info",
+    "maps verify",
+    "maps shrink",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(sgfi_command, command: str) -> None:
+    outcome = sgfi_command(*command.split(), "--help")
+    assert outcome.code == 0 and "Example" in outcome.out and f"sgfi {command}" in outcome.out
+
+
+@pytest.mark.parametrize(
+    "words", [["nonsense"], ["graph"], ["invert", "--nonsense"], ["atlas", "a", "b", "--kind", "c"]]
+)
+def test_wrong_use_is_code_two(sgfi_command, words: list[str]) -> None:
+    assert sgfi_command(*words).code == 2
+
+
+# graph
+
+
+def test_graph_lists_tensors(sgfi_command, model: str) -> None:
+    outcome = sgfi_command("graph", model)
+    assert outcome.code == 0
+    assert all(f"{name} " in outcome.out for name in ("input", "one", "add", "three"))
+    assert "Bx4x4x4" in outcome.out
+
+
+def test_graph_can_be_narrowed_and_read_by_programs(sgfi_command, model: str) -> None:
+    nodes = json.loads(sgfi_command("graph", model, "--match", "three", "--json").out)
+    assert [node["name"] for node in nodes] == ["three"] and nodes[0]["shape"] == [None, 4, 4, 4]
+    lines = sgfi_command("graph", model, "--match", "three").out.splitlines()
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize(
+    ("spec", "hint"),
+    [("torchvision:resnet19", "resnet18"), ("nowhere.py:build", "nothing at"), ("resnet18", "torchvision:")],
+)
+def test_graph_of_an_unknown_model(sgfi_command, spec: str, hint: str) -> None:
+    outcome = sgfi_command("graph", spec)
+    assert outcome.code == 3 and hint in outcome.err and outcome.out == ""
+
+
+# plan
+
+
+def test_plan_shows_and_draws_the_dag(sgfi_command, model: str, tmp_path: Path) -> None:
+    for name in ("plan.svg", "plan.png"):
+        outcome = sgfi_command("plan", model, "--target", "add", "--boundaries", "one", "--draw", tmp_path / name)
+        assert outcome.code == 0 and "one" in outcome.out and (tmp_path / name).stat().st_size > 500
+    assert "<svg" in (tmp_path / "plan.svg").read_text()
+    assert sgfi_command("plan", model, "--draw", tmp_path / "plan.svg").code == 6  # in the way
+
+
+def test_plan_with_an_unknown_target(sgfi_command, model: str) -> None:
+    outcome = sgfi_command("plan", model, "--target", "thre")
+    assert outcome.code == 4 and "'three'" in outcome.err
+
+
+# calibrate
+
+
+def test_calibrate_counts_the_broken_image(fitted, place: Path) -> None:
+    maps, outcome = fitted
+    assert "skipped broken.jpg" in outcome.err and "1 unreadable" in outcome.err
+    assert outcome.out.strip() == str(maps)
+    manifest = json.loads((maps / "manifest.json").read_text())
+    assert manifest["calibration"]["samples"] == 8
+    assert manifest["provenance"]["data"]["skipped"] == ["broken.jpg"]
+    assert manifest["provenance"]["model"]["preprocessing"]["mean"] == [0.5] * 3
+    assert not maps.with_name("tiny.partial").exists()
+
+
+def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, place: Path) -> None:
+    opened = open_family(maps)
+    files = sorted((place / "photos").glob("*.png"))
+    x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
+    again = sgfi.calibrate(opened.family.plan, [x], children="online", progress=False)
+    one, two = (sgfi.invert(family, x).value for family in (opened.family, again))
+    assert torch.allclose(one, two, atol=1e-4)
+
+
+def test_calibrate_does_not_write_over_maps(sgfi_command, maps: Path, model: str, place: Path) -> None:
+    before = (maps / "manifest.json").stat().st_mtime_ns
+    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", maps)
+    assert outcome.code == 6 and "--force" in outcome.err
+    assert (maps / "manifest.json").stat().st_mtime_ns == before
+
+
+def test_calibrate_forced_replaces_maps(sgfi_command, model: str, place: Path, maps: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(maps, tmp_path / "copy")
+    words = ["--target", "add", "--boundaries", "one", "--limit", 4, "--quiet", "--force"]
+    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", copy, *words)
+    assert outcome.code == 0
+    assert json.loads((copy / "manifest.json").read_text())["plan"]["target"] == "add"
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--data", "nowhere"], 3),
+        (["--data", "photos", "--weights", "nowhere.safetensors"], 3),
+        (["--data", "photos", "--target", "thre"], 4),
+        (["--data", "photos", "--boundaries", "one,tow", "--target", "three"], 4),
+        (["--data", "photos/broken.jpg"], 3),
+        (["--data", "one.png", "--target", "three", "--boundaries", "one"], 7),  # one sample is too few
+        (["--data", "photos", "--children", "imagined", "--target", "three", "--boundaries", "one"], 7),
+    ],
+)
+def test_calibrate_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, words, code) -> None:
+    monkeypatch.chdir(place)
+    outcome = sgfi_command("calibrate", model, "--out", tmp_path / "maps", *words)
+    assert outcome.code == code, outcome.all
+    assert not (tmp_path / "maps").exists()
+
+
+def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
+    from sgfi.store import Checkpoint
+
+    kept: list[str] = []
+    keep = Checkpoint.keep
+
+    def once(self: Checkpoint, name: str, *rest: object) -> object:
+        if kept:
+            raise KeyboardInterrupt
+        kept.append(name)
+        return keep(self, name, *rest)
+
+    words = ["calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", "--quiet"]
+    words += ["--target", "three", "--boundaries", "one,add"]
+    monkeypatch.setattr(Checkpoint, "keep", once)
+    outcome = sgfi_command(*words)
+    assert outcome.code == 130 and "same command" in outcome.err and not (tmp_path / "maps").exists()
+    later: list[str] = []
+
+    def note(self: Checkpoint, name: str, *rest: object) -> object:
+        later.append(name)
+        return keep(self, name, *rest)
+
+    monkeypatch.setattr(Checkpoint, "keep", note)
+    assert sgfi_command(*words).code == 0
+    assert kept == ["add"] and sorted(later) == ["input", "one"]
+    assert (tmp_path / "maps" / "manifest.json").exists()
+
+
+def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
+    import sgfi.store
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sgfi.store, "save_file", full)
+    words = ["--target", "three", "--boundaries", "one", "--quiet"]
+    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+    assert outcome.code == 6 and "No space left" in outcome.err
+    assert not (tmp_path / "maps").exists()
+
+
+# invert
+
+
+def test_invert_draws_a_picture(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    outcome = sgfi_command("invert", maps, place / "one.png", "--out", tmp_path / "a.png")
+    assert outcome.code == 0 and outcome.out.strip() == str(tmp_path / "a.png")
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.size[0] > 300
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
+def test_invert_writes_the_engines_numbers(sgfi_command, maps: Path, place: Path, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"found{suffix}"
+    outcome = sgfi_command(
+        "invert", maps, place / "one.png", "--query", "add:1-2@3,4;5,5", "--stage", "first", "--out", out
+    )
+    assert outcome.code == 0, outcome.all
+    found = torch.from_numpy(np.load(out)) if suffix == ".npy" else load_file(out)["inverse"]
+    opened = open_family(maps)
+    x = read_image(place / "one.png", opened.loaded.preprocessing)
+    expected = sgfi.invert(opened.family, x, "add", [1, 2], [(3, 4), (5, 5)], stage="first").value
+    assert torch.allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--query", "ad:1"], 4, "'add'"),
+        (["--query", "add:99"], 5, "99"),
+        (["--query", "add:x"], 5, "<node>"),
+        (["--query", "add@1"], 5, "(1,)"),
+        (["--stage", "last"], 5, "raw"),
+        (["--out", "picture.bmp"], 3, ".png"),
+        (["--model", "OTHER"], 6, "fingerprint"),
+    ],
+)
+def test_invert_on_bad_input(sgfi_command, maps, place, tmp_path, words, code, said) -> None:
+    if "--out" not in words:
+        words = [*words, "--out", tmp_path / "a.png"]
+    if "OTHER" in words:
+        other = tmp_path / "other.py"
+        source = (place / "tiny.py").read_text()
+        other.write_text(source.replace("Conv2d(6, 4, 2, stride=2)", "Conv2d(6, 4, 2, stride=2, bias=False)"))
+        words = [f"{other}:build" if word == "OTHER" else word for word in words]
+    outcome = sgfi_command("invert", maps, place / "one.png", *words)
+    assert outcome.code == code and said in outcome.err, outcome.all
+    assert not (tmp_path / "a.png").exists()
+
+
+def test_invert_a_missing_or_broken_image(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    for name in ("nothing.png", "photos/broken.jpg"):
+        assert sgfi_command("invert", maps, place / name, "--out", tmp_path / "a.png").code == 3
+
+
+def test_invert_does_not_write_over_files(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.png"
+    out.write_text("mine")
+    assert sgfi_command("invert", maps, place / "one.png", "--out", out).code == 6
+    assert out.read_text() == "mine"
+    assert sgfi_command("invert", maps, place / "one.png", "--out", out, "--force").code == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("damage", ["absent", "empty", "text", "missing file", "cut file", "altered file"])
+def test_unreadable_map_folders(sgfi_command, maps: Path, place: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "maps"
+    if damage == "empty":
+        folder.mkdir()
+    elif damage != "absent":
+        shutil.copytree(maps, folder)
+        file = sorted(folder.glob("*.safetensors"))[0]
+        if damage == "text":
+            (folder / "manifest.json").write_text("{")
+        elif damage == "missing file":
+            file.unlink()
+        elif damage == "cut file":
+            file.write_bytes(file.read_bytes()[:-9])
+        else:
+            data = bytearray(file.read_bytes())
+            data[-1] ^= 1
+            file.write_bytes(data)
+    words = [("invert", folder, place / "one.png", "--out", tmp_path / "a.png"), ("maps", "verify", folder)]
+    for line in words:
+        assert sgfi_command(*line).code == 6
+    assert not (tmp_path / "a.png").exists()
+
+
+# atlas
+
+
+@pytest.mark.parametrize("kind", ["depth", "stages", "channels", "groups", "coords", "images"])
+def test_atlas_of_every_kind(sgfi_command, maps: Path, place: Path, tmp_path: Path, kind: str) -> None:
+    out = tmp_path / f"{kind}.png"
+    outcome = sgfi_command("atlas", maps, place / "photos", "--kind", kind, "--out", out, "--limit", 2, "--count", 3)
+    assert outcome.code == 0, outcome.all
+    assert out.read_bytes().startswith(b"\x89PNG")
+
+
+def test_atlas_of_chosen_channels_and_cells(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    for kind, query in (("channels", "add:0-2"), ("coords", "add:1@0,0;7,7")):
+        words = ["--kind", kind, "--query", query, "--out", tmp_path / f"{kind}.svg"]
+        assert sgfi_command("atlas", maps, place / "one.png", *words).code == 0
+
+
+def test_atlas_with_an_unknown_target_or_file(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.png"
+    assert sgfi_command("atlas", maps, place / "one.png", "--kind", "channels", "--query", "ad", "--out", out).code == 4
+    assert sgfi_command("atlas", maps, place / "nothing.png", "--out", out).code == 3
+    assert sgfi_command("atlas", maps, place / "one.png", "--out", tmp_path / "a.npy").code == 3
+    assert not out.exists()
+
+
+def test_a_full_disk_while_drawing(sgfi_command, maps: Path, place: Path, tmp_path: Path, monkeypatch) -> None:
+    from matplotlib.figure import Figure
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Figure, "savefig", full)
+    outcome = sgfi_command("atlas", maps, place / "one.png", "--out", tmp_path / "a.png")
+    assert outcome.code == 8 and "disk is full" in outcome.err
+
+
+# evaluate
+
+
+def test_evaluate_writes_and_shows_the_numbers(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    outcome = sgfi_command("evaluate", maps, place / "photos", "--depths", 2, "--out", out)
+    assert outcome.code == 0 and "fitted on" in outcome.err  # these are the calibration images
+    record = json.loads(out.read_text())
+    queries = [result["query"] for result in record["results"]]
+    assert queries == ["one"] * 3 + ["three"] * 3
+    final = record["results"][-1]
+    opened = open_family(maps)
+    files = sorted((place / "photos").glob("*.png"))
+    x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
+    value = sgfi.invert(opened.family, x).value
+    expected = torch.cosine_similarity(value.flatten(1), x.flatten(1)).double()
+    found = final["metrics"]["pixel_cosine"]
+    assert found["values"] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert found["interval95"][0] <= found["mean"] <= found["interval95"][1]
+    assert f"{found['mean']:.3f}" in outcome.out
+
+
+def test_evaluate_on_bad_input(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "r.json"
+    assert sgfi_command("evaluate", maps, place / "nothing", "--out", out).code == 3
+    assert sgfi_command("evaluate", maps, place / "photos", "--query", "add:77", "--out", out).code == 5
+    assert not out.exists()
+    out.write_text("mine")
+    assert sgfi_command("evaluate", maps, place / "photos", "--out", out).code == 6
+    assert out.read_text() == "mine"
+
+
+# maps
+
+
+def test_maps_info_reads_the_manifest_only(sgfi_command, maps: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "only-manifest"
+    folder.mkdir()
+    shutil.copy(maps / "manifest.json", folder)
+    outcome = sgfi_command("maps", "info", folder)
+    assert outcome.code == 0
+    assert all(word in outcome.out for word in ("tiny.py:build", "three", "8 samples", "1 skipped", "online"))
+    assert json.loads(sgfi_command("maps", "info", folder, "--json").out)["plan"]["target"] == "three"
+    assert sgfi_command("maps", "info", tmp_path / "nothing").code == 6
+
+
+def test_maps_verify_accepts_what_was_written(sgfi_command, maps: Path) -> None:
+    assert sgfi_command("maps", "verify", maps, "--model-too").code == 0
+
+
+def test_maps_shrink_keeps_the_numbers(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    outcome = sgfi_command("maps", "shrink", maps, "--stages", 1, "--target", "add", "--out", small)
+    assert outcome.code == 0, outcome.all
+    whole, part = open_family(maps), open_family(small)
+    x = read_image(place / "one.png", whole.loaded.preprocessing)
+    one = sgfi.invert(whole.family, x, "add", stage="first").value
+    assert torch.equal(one, sgfi.invert(part.family, x).value)
+    size = [sum(f.stat().st_size for f in folder.glob("*.safetensors")) for folder in (maps, small)]
+    assert size[1] < size[0]
+
+
+@pytest.mark.parametrize(("words", "code"), [(["--stages", 3], 5), (["--target", "ad"], 4), (["--target", "two"], 4)])
+def test_maps_shrink_on_bad_input(sgfi_command, maps: Path, tmp_path: Path, words: list, code: int) -> None:
+    assert sgfi_command("maps", "shrink", maps, "--out", tmp_path / "small", *words).code == code
+    assert not (tmp_path / "small").exists()
+
+
+def test_bootstrap_interval_is_for_more_than_a_handful() -> None:
+    from sgfi.evaluation.tables import summary
+
+    assert "interval95" not in summary([0.5, 0.6])
+    low, high = summary([0.5, 0.6, 0.7, 0.8, 0.9])["interval95"]
+    assert 0.5 <= low < 0.7 < high <= 0.9

@@ -1,0 +1,96 @@
+"""The demonstration in small: the same code on a tiny model and a few crops."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from sgfi import demo
+from sgfi.errors import StoreError
+
+
+@pytest.fixture(scope="module")
+def settings(model: str) -> demo.Settings:
+    return demo.Settings(model=model, size=8, crops=16, depths=2, target="three", boundaries=("one", "add"))
+
+
+@pytest.fixture(scope="module")
+def ran(settings: demo.Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("demo") / "out"
+    report = demo.run(out, settings, progress=False)
+    assert report == out / "report.html"
+    return out
+
+
+def test_report_shows_the_numbers_of_the_results_file(ran: Path) -> None:
+    record = json.loads((ran / "results.json").read_text())
+    page = (ran / "report.html").read_text()
+    for query, stages in demo.cosines(record).items():
+        assert f"<code>{query}</code>" in page
+        assert all(f"{value:.3f}" in page for value in stages.values())
+    assert record["reused_maps"] is False and record["fitted_nodes"] == 3
+    assert record["peak_memory_GiB"] > 0
+
+
+def test_report_has_every_figure_twice_and_nothing_from_outside(ran: Path) -> None:
+    page = (ran / "report.html").read_text()
+    names = {path.stem for path in (ran / "figures").glob("*.png")}
+    assert names == {"depths", "stages", "channels", "groups", "coordinates", "zero", "dag"}
+    assert page.count("data:image/png;base64,") == 2 * len(names)
+    assert not re.search(r'(src|href|srcset)="(?!data:|#)', page)
+    assert "sgfi calibrate torchvision:resnet18" in page and "CC BY 2.0" in page
+
+
+def test_running_again_reuses_the_maps(ran: Path, settings: demo.Settings) -> None:
+    manifest = ran / settings.folder / "manifest.json"
+    before, numbers = manifest.stat().st_mtime_ns, json.loads((ran / "results.json").read_text())["results"]
+    demo.run(ran, settings, progress=False)
+    again = json.loads((ran / "results.json").read_text())
+    assert manifest.stat().st_mtime_ns == before and again["reused_maps"] is True
+    assert again["results"] == numbers
+    assert any("reused" in line for line in demo.told(ran))
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, settings: demo.Settings) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(StoreError, match="--force"):
+        demo.run(tmp_path, settings, progress=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_command_runs_it_with_its_defaults(sgfi_command, tmp_path: Path, monkeypatch) -> None:
+    asked: list[tuple[Path, demo.Settings]] = []
+
+    def run(out: Path, settings: demo.Settings, **_: object) -> Path:
+        asked.append((out, settings))
+        return out / "report.html"
+
+    monkeypatch.setattr(demo, "run", run)
+    monkeypatch.setattr(demo, "told", lambda _: ["pixel cosine 0.5"])
+    outcome = sgfi_command("demo", "--out", tmp_path / "d")
+    assert outcome.code == 0 and outcome.out.strip().endswith("report.html")
+    assert asked == [(tmp_path / "d", demo.Settings())]
+    (tmp_path / "busy").mkdir()
+    monkeypatch.undo()
+    (tmp_path / "busy" / "file").write_text("mine")
+    assert sgfi_command("demo", "--out", tmp_path / "busy").code == 6
+
+
+def test_the_deepest_map_with_enough_cells_is_asked_for_coordinates() -> None:
+    class Node:
+        def __init__(self, *shape: int) -> None:
+            self.coord_shape = shape
+
+    class Plan:
+        boundaries = ("input", "a", "b", "c")
+        target = "c"
+
+        class graph:
+            nodes = {"a": Node(8, 8), "b": Node(4, 4), "c": Node(2, 2)}
+
+        def toward(self, _: str) -> None: ...
+
+    assert demo.coordinate_target(Plan()) == "b"

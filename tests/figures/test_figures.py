@@ -1,0 +1,181 @@
+"""Figures: what is drawn where, by which rule, and nothing shown on a screen."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from PIL import Image
+from torch import nn
+
+import sgfi
+from sgfi import figures
+from sgfi.errors import QueryError, StoreError
+from sgfi.figures.atlases import depth_targets, spread_coords, strongest_channels
+from sgfi.figures.grids import Cell, Grid, cell_mark, draw_grid
+from sgfi.figures.style import DARK, png
+from sgfi.query_text import TextQuery
+from sgfi.vision.preprocessing import Preprocessing
+
+PREPARED = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
+
+
+class Tiny(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(3, 6, 3, padding=1)
+        self.two = nn.Conv2d(6, 4, 2, stride=2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.two(self.one(x).relu())
+
+
+@pytest.fixture(scope="module")
+def family() -> sgfi.MapFamily:
+    torch.manual_seed(0)
+    model = Tiny().eval()
+    x = torch.randn(24, 3, 8, 8)
+    plan = sgfi.plan(sgfi.capture(model, x[:2]), target="two", boundaries=["one"])
+    return sgfi.calibrate(plan, x.split(8), progress=False)
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(2, 3, 8, 8)
+
+
+def texts(figure: Figure) -> str:
+    return " ".join(" ".join(text.get_text().split("\n")) for text in figure.findobj(Text))
+
+
+def pictures(figure: Figure) -> list[np.ndarray]:
+    return [np.asarray(image.get_array()) for axes in figure.axes for image in axes.images]
+
+
+def all_figures(family: sgfi.MapFamily, x: torch.Tensor) -> Iterator[Figure]:
+    shown = {"preprocessing": PREPARED}
+    yield figures.depth_ladder(family, x, names=["a", "b"], **shown)
+    yield figures.stage_comparison(family, x, names=["a", "b"], **shown)
+    yield figures.stage_ladder(family, x[:1], **shown)
+    yield figures.channel_grid(family, x[:1], [0, 2], **shown)
+    yield figures.channel_groups(family, x[:1], [[0, 1], [2, 3]], **shown)
+    yield figures.coordinate_grid(family, x[:1], [(0, 1), (3, 3)], **shown)
+    yield figures.image_grid(family, x, TextQuery("two", (1,)), **shown)
+    yield figures.zero_target(family, x, **shown)
+    yield figures.boundary_dag(family.plan)
+
+
+def test_all_texts_stay_inside_the_figure_and_apart(family, x) -> None:
+    for figure in all_figures(family, x):
+        figure.canvas.draw()
+        boxes = [t.get_window_extent() for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
+        width, height = figure.bbox.width, figure.bbox.height
+        for box in boxes:
+            assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
+        for i, one in enumerate(boxes):
+            for two in boxes[i + 1 :]:
+                dx = min(one.x1, two.x1) - max(one.x0, two.x0)
+                dy = min(one.y1, two.y1) - max(one.y0, two.y0)
+                assert dx <= 1 or dy <= 1, texts(figure)
+
+
+def test_every_grid_states_its_display_rule(family, x) -> None:
+    for figure in list(all_figures(family, x))[:-1]:
+        assert "Display: " in texts(figure) and "scale" in texts(figure)
+
+
+def test_depth_ladder_shows_photograph_and_inverses(family, x) -> None:
+    figure = figures.depth_ladder(family, x, preprocessing=PREPARED)
+    shown = pictures(figure)
+    assert len(shown) == 2 * 3
+    photo = PREPARED.denormalise(x[:1])[0].clamp(0, 1).permute(1, 2, 0).numpy()
+    assert np.allclose(shown[0], photo, atol=1e-6)
+    inverse = sgfi.invert(family, x, target="one").value[1].double().numpy()
+    low, high = np.percentile(inverse, (1, 99))
+    expected = np.clip((inverse - low) / (high - low), 0, 1).transpose(1, 2, 0)
+    assert np.allclose(shown[4], expected, atol=1e-5)
+
+
+def test_captions_are_the_measured_cosines(family, x) -> None:
+    value = sgfi.invert(family, x[:1], channels=[2]).value
+    cosine = torch.cosine_similarity(value.flatten(), x[0].flatten(), dim=0)
+    assert f":2  cos {cosine:.2f}" in texts(figures.channel_grid(family, x[:1], [2]))
+
+
+def test_the_queried_cell_is_outlined(family, x) -> None:
+    figure = figures.coordinate_grid(family, x[:1], [(1, 3)])
+    outlines = list(figure.axes[-1].patches)
+    assert outlines[-1].get_bbox().bounds == pytest.approx((5.5, 1.5, 2, 2))  # 4 x 4 cells on 8 x 8 pixels
+    assert cell_mark((1, 3), (4, 4)) == (0.25, 0.75, 0.25, 0.25)
+
+
+def test_zero_target_says_so(family, x) -> None:
+    figure = figures.zero_target(family, x)
+    assert "exactly zero" in texts(figure)
+    assert (pictures(figure)[2] == 0.5).all()
+
+
+def test_negligible_panels_are_flat_beside_a_real_one() -> None:
+    real, noise = torch.randn(3, 6, 6), 1e-8 * torch.randn(3, 6, 6)
+    figure = draw_grid(Grid(((Cell(real), Cell(noise)),), reference=float(real.abs().max())))
+    assert "negligible" in texts(figure)
+    assert np.ptp(pictures(figure)[0]) == 1 and np.ptp(pictures(figure)[1]) == 0
+
+
+def test_shared_scale_makes_panels_comparable() -> None:
+    quiet, loud = torch.randn(3, 9, 9), 10 * torch.randn(3, 9, 9)
+    figure = draw_grid(Grid(((Cell(quiet), Cell(loud)),), share="row"))
+    assert np.ptp(pictures(figure)[0]) < 0.5 and "one scale per row" in texts(figure)
+
+
+def test_dag_shows_every_boundary(family) -> None:
+    said = texts(figures.boundary_dag(family.plan))
+    assert all(name in said for name in ("input", "one", "two", "3x8x8", "4x4x4"))
+
+
+def test_no_pyplot_figure_is_left_behind(family, x) -> None:
+    from matplotlib import pyplot
+
+    before = pyplot.get_fignums()
+    list(all_figures(family, x))
+    assert pyplot.get_fignums() == before
+
+
+def test_dark_paper_is_dark(family) -> None:
+    def corner(data: bytes) -> int:
+        return sum(Image.open(io.BytesIO(data)).convert("RGB").getpixel((2, 2)))
+
+    figure = figures.boundary_dag(family.plan)
+    assert corner(png(figure)) == 3 * 255 and corner(png(figure, DARK)) < 150
+
+
+def test_files_are_not_written_over(family, tmp_path: Path) -> None:
+    figure = figures.boundary_dag(family.plan)
+    path = figures.save_figure(figure, tmp_path / "new" / "dag.png")
+    with pytest.raises(StoreError):
+        figures.save_figure(figure, path)
+    figures.save_figure(figure, path, overwrite=True)
+
+
+def test_choices_of_targets_channels_and_coordinates(family, x) -> None:
+    assert depth_targets(family.plan) == ["one", "two"] and depth_targets(family.plan, 1) == ["two"]
+    state = sgfi.invert(family, x[:1]).states["two"]
+    order = state.square().sum((0, 2, 3)).argsort(descending=True).tolist()
+    assert strongest_channels(family, x[:1], None, 2) == order[:2]
+    assert spread_coords((4, 4), 4) == [(0, 2), (1, 2), (2, 2), (3, 2)]
+    assert len(spread_coords((3,), 10)) == 3
+    with pytest.raises(QueryError):
+        spread_coords((), 3)
+
+
+def test_one_input_at_a_time_for_query_grids(family, x) -> None:
+    with pytest.raises(QueryError, match="one input"):
+        figures.channel_grid(family, x, [0])
+    with pytest.raises(QueryError, match="at least one"):
+        figures.channel_grid(family, x[:1], [])
