@@ -77,13 +77,13 @@ def _input_axis(source: fx.Node) -> int | None:
     while waiting:
         node, origin = waiting.pop(0)
         for user in node.users:
-            op = op_name(user)
+            op, rule = op_name(user), _RULES.get(op_name(user), _elementwise)
             if op in FIRST:
                 return origin[1] or None
-            if op in LAST or op == "layer_norm":
+            if op in LAST or _norms_channels(user):
                 return origin[-1] or None
-            if _rank(user) == rank and is_tensor(user) and _RULES.get(op, _elementwise) in MOVES:
-                waiting.append((user, [origin[dim] for dim in MOVES[_RULES.get(op, _elementwise)](user, rank)]))
+            if _rank(user) == rank and is_tensor(user) and rule in MOVES:
+                waiting.append((user, [origin[dim] for dim in MOVES[rule](user, rank)]))
     return rank - 1 if rank <= 3 else 1
 
 
@@ -111,11 +111,12 @@ def _last(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
 
 @_rule("layer_norm")
 def _layer_norm(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    """Over the last axis it norms channels; over several axes it says nothing about where channels stand."""
-    normed = _args(node)[1]
-    if not is_tensor(node) or not isinstance(normed, (list, tuple)):
-        return _item(node, axes)
-    return _last(node, axes) if len(normed) == 1 else _elementwise(node, axes)
+    return _last(node, axes) if _norms_channels(node) else _elementwise(node, axes)
+
+
+def _norms_channels(node: fx.Node) -> bool:
+    """A layer norm over the last axis alone; over several axes it does not say where channels stand."""
+    return op_name(node) == "layer_norm" and isinstance(_args(node)[1], (list, tuple)) and len(_args(node)[1]) == 1
 
 
 def _elementwise(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
@@ -200,6 +201,7 @@ def _turn(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
 
 MOVES: dict[AxisRule, Callable[[fx.Node, int], list[int]]] = {
     _elementwise: lambda node, rank: list(range(rank)),
+    _layer_norm: lambda node, rank: list(range(rank)),
     _permute: _permuted,
     _transpose: _swapped,
 }
