@@ -62,8 +62,6 @@ def outputs(tensors: Iterable[fx.Node]) -> dict[fx.Node, list[Call]]:
     return {node: sorted(found, key=lambda call: call.path.count(".")) for node, found in returned.items()}
 
 
-
-
 def assign(tensors: list[fx.Node]) -> dict[fx.Node, tuple[str, tuple[str, ...]]]:
     """Canonical name and aliases of every tensor, in topological order."""
     returned = outputs(tensors)

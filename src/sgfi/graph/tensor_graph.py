@@ -165,9 +165,10 @@ class TensorGraph:
             shape = "x".join("B" if size is None else str(size) for size in node.shape)
             channel = "-" if node.channel_axis is None else str(node.channel_axis)
             coords = ",".join(map(str, node.coord_axes)) or "-"
-            rows.append(("  " * node.module.count(".") * bool(node.module) + node.name, node.op, shape, channel, coords))
+            indent = "  " * node.module.count(".")
+            rows.append((indent + node.name, node.op, shape, channel, coords))
         widths = [max(len(row[column]) for row in rows) for column in range(5)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
     def __str__(self) -> str:

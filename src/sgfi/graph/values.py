@@ -49,6 +49,6 @@ def op_name(node: fx.Node) -> str:
         return "input"
     if node.target is operator.getitem:
         return op_name(node.args[0])  # type: ignore[arg-type]
-    name = getattr(node.target, "_opname", None) or getattr(node.target, "__name__", str(node.target))
+    name = str(getattr(node.target, "_opname", None) or getattr(node.target, "__name__", node.target))
     name = name.lstrip("_").split(".")[0]
     return NICKNAMES.get(name, name)

@@ -85,7 +85,7 @@ class Moments:
         self.count += other.count
 
     def _pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Our groups and their columns, contiguous: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""
+        """Our groups and their columns: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""
         if self.partition.kind == "singleton":
             ours = slice(self.groups.start, self.groups.stop)
             yield slice(None), x[ours].contiguous(), y[ours].contiguous()

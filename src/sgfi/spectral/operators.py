@@ -7,7 +7,7 @@ on a spectrum (``apply``), and how many numbers they hold (``size``).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -130,7 +130,7 @@ def _wiener(xx: Tensor, yx: Tensor, ridge: float) -> Tensor:
     return torch.cholesky_solve(yx.mH, factor).mH
 
 
-def _chunks(moments: Moments):
+def _chunks(moments: Moments) -> Iterator[tuple[Tensor, Tensor]]:
     """Group means in double precision where the device has it, a few groups at a time."""
     double = {torch.float32: torch.float64, torch.complex64: torch.complex128}
     dtype = moments.xx.dtype if moments.xx.device.type == "mps" else double.get(moments.xx.dtype, moments.xx.dtype)
@@ -143,7 +143,7 @@ def _chunks(moments: Moments):
         yield moments.xx[part].to(dtype) / weight[part], moments.yx[part].to(dtype) / weight[part]
 
 
-def _in_chunks(solver, moments: Moments, ridge: float) -> Tensor:
+def _in_chunks(solver: Callable[[Tensor, Tensor, float], Tensor], moments: Moments, ridge: float) -> Tensor:
     gains = torch.empty_like(moments.yx)
     start = 0
     for xx, yx in _chunks(moments):
