@@ -13,11 +13,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    import sgfi
 
 
 @dataclass(frozen=True)
@@ -646,3 +649,11 @@ MODELS: dict[str, Callable[[], Tiny]] = {
 def tiny(name: str) -> Tiny:
     """One of ``MODELS``, built once; nobody may change it."""
     return MODELS[name]()
+
+
+@cache
+def captured(name: str) -> sgfi.TensorGraph:
+    """The engine's graph of one of ``MODELS``, captured once for every test that needs it."""
+    import sgfi  # here alone: the oracle does without the engine
+
+    return sgfi.capture(tiny(name), tiny(name).inputs(2, seed=4))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 import pytest
@@ -14,17 +13,12 @@ from torch import Tensor
 
 import sgfi
 from sgfi.errors import SgfiError
-from tests.analytic import MODELS, Tiny, numb, tiny
+from tests.analytic import MODELS, Tiny, captured, numb, tiny
 from tests.oracle import MISTAKES, Axes, Oracle, calibrated, evaluate, frontier
 
 COUNT = 7
 STAGES = ("raw", "first", "final")
 TOLERANCE = 1e-8
-
-
-@cache
-def graph(name: str) -> sgfi.TensorGraph:
-    return sgfi.capture(tiny(name), tiny(name).inputs(2, seed=4))
 
 
 def ragged(x: Tensor) -> list[Tensor]:
@@ -59,7 +53,7 @@ def engine(name: str, count: int, **setting: Any) -> sgfi.MapFamily:
     model = tiny(name)
     declared = {k: setting.pop(k) for k in ("partition", "operator") if k in setting}
     plan = sgfi.plan(
-        graph(name),
+        captured(name),
         target=model.target,
         boundaries=list(model.boundaries),
         axes=model.channel_axis,
@@ -153,7 +147,7 @@ def test_every_state_of_every_query(name: str, children: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_frontiers_are_the_papers(name: str) -> None:
     model = tiny(name)
-    plan = sgfi.plan(graph(name), target=model.target, boundaries=list(model.boundaries))
+    plan = sgfi.plan(captured(name), target=model.target, boundaries=list(model.boundaries))
     assert list(plan.fitted) == list(model.boundaries[:-1])
     for v in plan.fitted:
         assert set(plan.children(v)) == set(frontier(model, model.boundaries, model.target, v))
@@ -162,13 +156,13 @@ def test_frontiers_are_the_papers(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_inferred_channel_axes_are_the_declared_ones(name: str) -> None:
     model = tiny(name)
-    inferred = {n: graph(name).nodes[n].channel_axis for n in model.boundaries}
+    inferred = {n: captured(name).nodes[n].channel_axis for n in model.boundaries}
     assert inferred == model.channel_axis
 
 
 def test_full_mode_puts_a_boundary_at_every_tensor() -> None:
     model = tiny("everything")
-    plan = sgfi.plan(graph("everything"), target=model.target, boundaries="full")
+    plan = sgfi.plan(captured("everything"), target=model.target, boundaries="full")
     assert tuple(plan.fitted) == model.boundaries[:-1]
     assert set(plan.children("fc1")) == {"add"}
     family = sgfi.calibrate(plan, ragged(model.inputs(COUNT)), progress=False)
