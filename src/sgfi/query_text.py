@@ -46,13 +46,7 @@ def parse_query(text: str) -> TextQuery:
     """Text -> query. Only the form is checked here; the family knows which channels exist."""
     rest, at, coords = text.strip().partition("@")
     node, colon, channels = rest.partition(":")
-    if (
-        "@" in coords
-        or ":" in coords
-        or ":" in channels
-        or not (node or colon or at)
-        or " " in node.strip()
-    ):
+    if "@" in coords or ":" in coords or ":" in channels or not (node or colon or at) or " " in node.strip():
         raise _malformed(text)
     try:
         return TextQuery(
@@ -106,6 +100,4 @@ def _number(text: str) -> int:
 
 
 def _malformed(text: str, why: str = "") -> QueryError:
-    return QueryError(
-        f"a query {SYNTAX}", f"{text!r}{f' ({why})' if why else ''}", "Mend the text."
-    )
+    return QueryError(f"a query {SYNTAX}", f"{text!r}{f' ({why})' if why else ''}", "Mend the text.")
