@@ -13,8 +13,8 @@ from hypothesis import settings
 settings.register_profile("sgfi", deadline=None)
 settings.load_profile("sgfi")
 
-# Parallel workers share the cores; more threads than that only slow tiny models down.
-torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(4, os.cpu_count() or 1))
+# Parallel workers share the cores, and more threads only slow tiny models down.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
