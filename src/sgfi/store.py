@@ -292,8 +292,12 @@ def _read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:
 
 
 def _paired(value: Tensor) -> Tensor:
-    """(..., 2) real and imaginary parts as complex numbers; copied only where the layout allows no view."""
-    return torch.view_as_complex(value if value.storage_offset() % 2 == 0 else value.clone())
+    """(..., 2) real and imaginary parts as complex numbers.
+
+    Files align to 8 bytes; kernels for complex128 take 16 for granted and crash without. Copied where that fails.
+    """
+    aligned = value.data_ptr() % 16 == 0 and value.storage_offset() % 2 == 0
+    return torch.view_as_complex(value if aligned else value.clone())
 
 
 def _recapture(model: nn.Module, manifest: Mapping[str, Any]) -> TensorGraph:
@@ -320,8 +324,8 @@ def _replan(graph: TensorGraph, told: Mapping[str, Any], path: Path, manifest: M
             target=told["target"],
             boundaries=[entry["name"] for entry in fitted],
             axes={entry["name"]: entry["channel_axis"] for entry in told["boundaries"]},
-            partition={entry["name"]: _partition(entry, path, manifest) for entry in fitted},
-            operator={entry["name"]: entry["operator"] for entry in fitted},
+            partition={entry["name"]: _partition(entry, path, manifest) for entry in told["boundaries"]},
+            operator={entry["name"]: entry["operator"] for entry in told["boundaries"]},
         )
     except SgfiError as error:
         raise StoreError(
@@ -340,6 +344,8 @@ def _partition(entry: Mapping[str, Any], path: Path, manifest: Mapping[str, Any]
     kind = entry["partition"]["kind"]
     if kind != "custom":
         return kind
+    if entry["name"] not in manifest["files"]:  # the target: it has no maps, so its partition is idle
+        return "singleton"
     return load_file(path / manifest["files"][entry["name"]]["file"])["partition"]
 
 
