@@ -12,7 +12,7 @@ UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MI
 
 def as_bytes(size: int | str) -> int:
     """``"4GiB"`` or a number of bytes, as a number of bytes."""
-    if isinstance(size, int) and size > 0:
+    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
         return size
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
     if not found or found[2].upper() not in UNITS or float(found[1]) <= 0:
