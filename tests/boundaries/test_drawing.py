@@ -39,8 +39,8 @@ def test_boxes_and_arrows(name: str) -> None:
     assert len(corners) == len(boxes), "no box hides another"
     width, height = float(root.get("width")), float(root.get("height"))
     for box in boxes:
-        assert 0 <= float(box.get("x")) and float(box.get("x")) + float(box.get("width")) <= width
-        assert 0 <= float(box.get("y")) and float(box.get("y")) + float(box.get("height")) <= height
+        assert float(box.get("x")) >= 0 and float(box.get("x")) + float(box.get("width")) <= width
+        assert float(box.get("y")) >= 0 and float(box.get("y")) + float(box.get("height")) <= height
 
 
 def test_a_path_gets_the_same_picture(tmp_path: Path) -> None:

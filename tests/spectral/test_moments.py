@@ -78,7 +78,7 @@ def test_a_range_of_groups_is_a_slice_of_the_whole_with_the_same_ridge(kind: str
     x, y = spectra()
     whole = moments(kind, (x, y), full=full)
     count = PARTITIONS[kind].count
-    for groups in (range(0, 1), range(1, count), range(0, count)):
+    for groups in (range(1), range(1, count), range(count)):
         part = moments(kind, (x, y), full=full, groups=groups)
         torch.testing.assert_close(part.xx, whole.xx[groups.start : groups.stop])
         torch.testing.assert_close(part.yx, whole.yx[groups.start : groups.stop])
