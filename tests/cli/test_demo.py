@@ -89,7 +89,7 @@ def test_the_deepest_map_with_enough_cells_is_asked_for_coordinates() -> None:
         target = "c"
 
         class graph:
-            nodes = {"a": Node(8, 8), "b": Node(4, 4), "c": Node(2, 2)}
+            nodes = {"a": Node(16, 16), "b": Node(8, 8), "c": Node(4, 4)}
 
         def toward(self, _: str) -> None: ...
 

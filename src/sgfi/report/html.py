@@ -61,6 +61,8 @@ class Picture:
 
 
 Block = Text | Code | Table | Picture
+WIDE, NARROWEST = 640, 560
+"""CSS pixels: pictures wider than the first scroll on small screens instead of shrinking below the second."""
 
 
 @dataclass(frozen=True)
@@ -113,14 +115,15 @@ def _block(block: Block) -> str:
 
 def _picture(picture: Picture) -> str:
     light, dark = (f"data:image/png;base64,{base64.b64encode(data).decode()}" for data in (picture.light, picture.dark))
-    narrow = min(picture.width, 620)
-    style = f"width:{picture.width}px;min-width:{narrow}px" if picture.width else ""
+    wide = picture.width > WIDE
+    style = f"width:{picture.width}px" + (f";min-width:{NARROWEST}px" if wide else "") if picture.width else ""
+    hint = '<p class="hint">Scroll sideways for the rest.</p>' if wide else ""
     caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
     return (
         '<figure><div class="scroll"><picture>'
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         f'<img src="{light}" alt="{escape(picture.alt, quote=True)}" style="{style}">'
-        f"</picture></div>{caption}</figure>"
+        f"</picture></div>{hint}{caption}</figure>"
     )
 
 
@@ -168,7 +171,7 @@ h2{font-size:1.2rem;line-height:1.3;margin:2.4rem 0 .5rem;padding-top:.9rem;bord
 p{margin:.5rem 0;max-width:46rem}
 .lead{font-size:1.05rem}
 .note,figcaption,footer{color:var(--faint);font-size:.88rem}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(8.5rem,1fr));gap:.6rem;margin:1.1rem 0}
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.6rem;margin:1.1rem 0}
 .facts div{background:var(--fill);border-radius:.5rem;padding:.6rem .8rem}
 .facts b{display:block;font-size:1.35rem;line-height:1.2;font-variant-numeric:tabular-nums}
 .facts span{color:var(--faint);font-size:.82rem;line-height:1.3;display:block}
@@ -177,6 +180,8 @@ a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}
 figure{margin:1rem 0}
 figcaption{margin-top:.3rem;max-width:46rem}
 .scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
+.hint{display:none;margin:.2rem 0;color:var(--faint);font-size:.82rem}
+@media (max-width:600px){.hint{display:block}}
 img{display:block;max-width:100%;height:auto;border-radius:.3rem}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums;margin:.6rem 0}
 th,td{text-align:left;padding:.32rem .8rem .32rem 0;border-bottom:1px solid var(--line);vertical-align:top}
