@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.analytic import tiny
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+@cache
 def plan(name: str) -> sgfi.Plan:
     model = tiny(name)
     return sgfi.plan(

@@ -40,6 +40,13 @@ def net() -> Net:
     return model
 
 
+@cache
+def captured() -> tuple[Net, sgfi.TensorGraph]:
+    torch.manual_seed(4)
+    model = net()
+    return model, sgfi.capture(model, torch.randn(1, 2, 8, 8))
+
+
 class Masked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -142,8 +149,7 @@ def test_weights_are_shared_with_the_model_and_told_by_the_fingerprint() -> None
 
 @pytest.mark.parametrize("batch", [1, 2, 5])
 def test_outputs_equal_eager_for_any_batch(batch: int) -> None:
-    model = net()
-    graph = sgfi.capture(model, torch.randn(1, 2, 8, 8))
+    model, graph = captured()
     x = torch.randn(batch, 2, 8, 8)
     kept = x.clone()
     torch.testing.assert_close(last(graph, x), model(x))
@@ -160,14 +166,29 @@ def test_in_place_operations_do_not_overwrite_earlier_nodes() -> None:
 
 
 def test_integer_and_boolean_tensors_are_not_nodes() -> None:
-    graph = sgfi.capture(net(), torch.randn(2, 2, 8, 8))
+    _, graph = captured()
     assert all(node.dtype.is_floating_point for node in graph.nodes.values())
     assert not {node.op for node in graph.nodes.values()} & {"gt", "argmax", "lt"}
     assert graph.nodes["gather"].shape == (None, 1, 8, 8)
 
 
+def test_a_tensor_that_hears_the_input_only_through_a_mask_is_not_a_node() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(3, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.fc(x)
+            share = (h > 0).float().mean(1, keepdim=True)
+            return torch.tanh(h) / (1 + share)
+
+    graph = sgfi.capture(Counted().eval(), torch.randn(2, 3))
+    assert [node.op for node in graph.nodes.values()] == ["input", "linear", "tanh", "div"]
+
+
 def test_shapes_ops_and_modules() -> None:
-    graph = sgfi.capture(net(), torch.randn(2, 2, 8, 8))
+    _, graph = captured()
     assert next(iter(graph.nodes)) == "input" and graph.input.shape == (None, 2, 8, 8)
     node = graph.nodes["norm"]
     assert (node.shape, node.op, node.module, node.channel_axis, node.coord_axes) == (
@@ -180,7 +201,7 @@ def test_shapes_ops_and_modules() -> None:
 
 
 def test_the_table_and_print_name_every_tensor_with_its_shape() -> None:
-    graph = sgfi.capture(net(), torch.randn(2, 2, 8, 8))
+    _, graph = captured()
     table = graph.table()
     for name in graph.nodes:
         assert any(line.split()[0] == name for line in table.splitlines()[2:])
