@@ -1,0 +1,48 @@
+"""Features and decisions: what a group identifies (inversion) beside what it does to the prediction (intervention).
+
+The two branches are parallel evidence. An inverse is never fed back to the model.
+"""
+
+from sgfi.decisions.coordinates import CoordGrid, Support, coord_grid, intervene_all, query_all, summarise, support
+from sgfi.decisions.gates import Gate, gate
+from sgfi.decisions.groups import Groups, choose
+from sgfi.decisions.interventions import Curve, Edit, Effects, deletion, intervene, intervened
+from sgfi.decisions.means import activation_means, load_means, save_means
+from sgfi.decisions.patches import CoordinateSettings, CoordinateStudy, coordinate_study
+from sgfi.decisions.ranking import Contribution, rank
+from sgfi.decisions.readout import Decision, Split, decide
+from sgfi.decisions.studies import Settings, Study, study
+
+__all__ = [
+    "Contribution",
+    "CoordGrid",
+    "CoordinateSettings",
+    "CoordinateStudy",
+    "Curve",
+    "Decision",
+    "Edit",
+    "Effects",
+    "Gate",
+    "Groups",
+    "Settings",
+    "Split",
+    "Study",
+    "Support",
+    "activation_means",
+    "choose",
+    "coord_grid",
+    "coordinate_study",
+    "decide",
+    "deletion",
+    "gate",
+    "intervene",
+    "intervene_all",
+    "intervened",
+    "load_means",
+    "query_all",
+    "rank",
+    "save_means",
+    "study",
+    "summarise",
+    "support",
+]

@@ -1,0 +1,73 @@
+"""Channel means over the calibration inputs: what a channel is replaced by when it is to say nothing in particular."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from sgfi.boundaries import Plan
+from sgfi.errors import CalibrationError, StoreError
+from sgfi.inversion import check_input
+
+FILE = "means.safetensors"
+
+
+def activation_means(plan: Plan, batches: Iterable[Tensor], nodes: Sequence[str] | None = None) -> dict[str, Tensor]:
+    """Mean of every channel over inputs and coordinates, (C,), at every boundary (or at ``nodes``); one forward pass.
+
+    Sums are float64, so ragged batches and their order make no difference beyond rounding.
+    """
+    graph = plan.graph
+    chosen = [graph.nodes[name] for name in (plan.boundaries if nodes is None else nodes)]
+    inner = tuple(node.name for node in chosen if node.name != "input")
+    program = graph.program(("input",), inner)
+    sums: dict[str, Tensor] = {}
+    seen = 0
+    for x in batches:
+        check_input(graph, x)
+        with torch.no_grad():
+            states = dict(zip(inner, program(x), strict=True)) | {"input": x}
+        seen += len(x)
+        for node in chosen:
+            state = states[node.name].double()
+            mean = state.mean(node.coord_axes) if node.coord_axes else state  # (B, C)
+            sums[node.name] = sums.get(node.name, 0) + mean.sum(0)
+    if not seen:
+        raise CalibrationError("at least one batch", "none", "Pass the batches the maps were fitted on.")
+    return {name: (total / seen).to(graph.nodes[name].dtype) for name, total in sums.items()}
+
+
+def save_means(means: Mapping[str, Tensor], maps: str | Path, fingerprint: str) -> Path:
+    """Write the means beside a saved family's maps; ``fingerprint`` is the graph's, as in the manifest."""
+    path = Path(maps) / FILE
+    if not path.parent.is_dir():
+        raise StoreError("a folder of saved maps", f"nothing at {path.parent}", "Save the family first.")
+    save_file({name: value.contiguous() for name, value in means.items()}, path, {"fingerprint": fingerprint})
+    return path
+
+
+def load_means(maps: str | Path, fingerprint: str) -> dict[str, Tensor]:
+    """The means saved with a family; refused when they belong to other weights."""
+    path = Path(maps) / FILE
+    if not path.is_file():
+        raise StoreError(
+            f"{FILE} beside the maps",
+            f"none in {path.parent}",
+            "Make it with sgfi.decisions.activation_means and save_means, or with sgfi decide --calibration DATA.",
+        )
+    try:
+        with safe_open(path, "pt") as file:
+            found = (file.metadata() or {}).get("fingerprint")
+            means = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except (OSError, SafetensorError) as error:
+        raise StoreError(f"a readable {FILE}", str(error), "Remove it and collect the means again.") from error
+    if found != fingerprint:
+        raise StoreError(
+            f"means of the checkpoint {fingerprint[:16]}...", f"means of {str(found)[:16]}...", "Collect them again."
+        )
+    return means

@@ -1,0 +1,217 @@
+"""Coordinate queries: grids, the support matrix, its summaries, and exhaustive interventions."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import timm
+import torch
+from torch import nn
+
+import sgfi
+from sgfi import decisions
+from sgfi.decisions import CoordinateSettings, Split, coord_grid
+from sgfi.decisions.coordinates import CoordGrid, Support, patch_mass
+from sgfi.errors import DataError, PlanError, QueryError
+from sgfi.graph import Node
+from tests.decisions.known import PLACE, Known, pictures
+
+EVERYWHERE = CoordGrid("t", (4, 4), 1, tokens=True)
+
+
+def vit(**options) -> nn.Module:
+    torch.manual_seed(0)
+    model = timm.models.VisionTransformer(
+        img_size=16, patch_size=4, embed_dim=12, depth=2, num_heads=2, num_classes=5, **options
+    ).eval()
+    for parameter in model.parameters():  # timm starts the head at zero, which would decide nothing
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+@pytest.fixture(scope="module")
+def tokens() -> sgfi.MapFamily:
+    x = torch.randn(48, 3, 16, 16)
+    plan = sgfi.plan(sgfi.capture(vit(), x[:2]), target="norm", boundaries=["blocks.0", "blocks.1"])
+    return sgfi.calibrate(plan, x.split(16), progress=False)
+
+
+def node(shape: tuple, channel: int, coords: tuple[int, ...]) -> Node:
+    return Node("t", shape, "", "", channel, coords)
+
+
+# grids
+
+
+@pytest.mark.parametrize(
+    ("tokens", "picture", "shape", "prefix"),
+    [
+        (50, (224, 224), (7, 7), 1),
+        (197, (224, 224), (14, 14), 1),
+        (198, (224, 224), (14, 14), 2),  # class and distillation token
+        (261, (224, 224), (16, 16), 5),  # class token and four registers
+        (196, (224, 224), (14, 14), 0),
+        (129, (128, 256), (8, 16), 1),
+    ],
+)
+def test_prefix_tokens_follow_from_the_picture(tokens, picture, shape, prefix) -> None:
+    found = coord_grid(node((None, tokens, 8), 2, (1,)), picture)
+    assert (found.shape, found.prefix, found.tokens) == (shape, prefix, True)
+    assert found.coords[0] == (prefix,) and found.coords[-1] == (tokens - 1,)
+    assert coord_grid(node((None, tokens, 8), 2, (1,)), picture, prefix) == found
+
+
+def test_maps_are_their_own_grid_in_either_layout() -> None:
+    for shape, channel, coords in [((None, 8, 3, 5), 1, (2, 3)), ((None, 3, 5, 8), 3, (1, 2))]:
+        found = coord_grid(node(shape, channel, coords), (96, 160))
+        assert found.shape == (3, 5) and found.coords[6] == (1, 1) and not found.tokens
+    with pytest.raises(QueryError):
+        coord_grid(node((None, 8), 1, ()), (32, 32))
+    with pytest.raises(QueryError, match="prefix"):
+        coord_grid(node((None, 50, 8), 2, (1,)), (224, 224), prefix=3)
+
+
+# the support matrix
+
+
+def test_support_is_the_written_formula() -> None:
+    inverses = torch.randn(16, 3, 16, 16, dtype=torch.float64)
+    found = decisions.support(inverses, EVERYWHERE).matrix
+    expected = torch.zeros(16, 16, dtype=torch.float64)
+    for q in range(16):
+        for r in range(16):
+            top, left = 4 * (r // 4), 4 * (r % 4)
+            for h in range(top, top + 4):
+                for w in range(left, left + 4):
+                    expected[q, r] += math.sqrt(sum(float(inverses[q, c, h, w]) ** 2 for c in range(3)))
+    expected /= expected.sum(1, keepdim=True)
+    torch.testing.assert_close(found, expected)
+    squared = inverses.square().sum(1)
+    assert not torch.allclose(found[0, 0], squared[0, :4, :4].sum() / squared[0].sum())  # magnitude, not energy
+
+
+def test_uneven_pictures_lose_no_mass() -> None:
+    inverse = torch.randn(2, 3, 10, 7)
+    mass = patch_mass(inverse, (3, 2))
+    assert mass.shape == (2, 6)
+    torch.testing.assert_close(mass.sum(1), inverse.double().norm(dim=1).sum((1, 2)))
+
+
+def test_measures_of_known_supports() -> None:
+    diagonal = Support(torch.eye(16, dtype=torch.float64), EVERYWHERE).measures()
+    assert diagonal == pytest.approx({"self_mass": 1.0, "entropy": 0.0, "radius": 0.0, "local_mass": 1.0}, abs=1e-12)
+    flat = Support(torch.full((16, 16), 1 / 16, dtype=torch.float64), EVERYWHERE).measures()
+    assert flat["self_mass"] == pytest.approx(1 / 16) and flat["entropy"] == pytest.approx(1.0)
+    # 4 corners have 4 cells around them, 8 edges 6, 4 inner cells 9
+    assert flat["local_mass"] == pytest.approx((4 * 4 + 8 * 6 + 4 * 9) / 16 / 16)
+    pairs = [math.dist(divmod(q, 4), divmod(r, 4)) for q in range(16) for r in range(16)]
+    assert flat["radius"] == pytest.approx(np.mean(pairs) / math.dist((0, 0), (3, 3)))
+    far = torch.zeros(16, 16, dtype=torch.float64)
+    far[0, 15] = 1.0  # one query, all of it in the opposite corner; the others are zero and have no measures
+    found = Support(far, EVERYWHERE).measures()
+    assert found == pytest.approx({"self_mass": 0.0, "entropy": 0.0, "radius": 1.0, "local_mass": 0.0})
+    assert math.isnan(Support(torch.zeros(16, 16), EVERYWHERE).measures()["entropy"])
+
+
+@pytest.fixture(scope="module")
+def embedding() -> sgfi.MapFamily:
+    plan = sgfi.plan(sgfi.capture(Known().eval(), pictures(2)), target="embed", boundaries=[])
+    return sgfi.calibrate(plan, pictures(64).split(16), ridge=1e-8, progress=False)
+
+
+@pytest.mark.parametrize(("stage", "least"), [("raw", 1.0), ("first", 0.999), ("final", 0.999)])
+def test_support_of_a_shallow_patch_embedding_is_diagonal(embedding, stage: str, least: float) -> None:
+    grid = coord_grid(embedding.plan.graph.nodes["embed"], (16, 16))
+    found = decisions.support(decisions.query_all(embedding, pictures(1, seed=8), grid, stage=stage), grid)
+    assert found.matrix.diagonal().min() >= least - 1e-9
+    torch.testing.assert_close(found.matrix.sum(1), torch.ones(16, dtype=torch.float64))
+
+
+def test_one_sweep_gives_what_single_queries_give(tokens) -> None:
+    x = torch.randn(1, 3, 16, 16)
+    grid = coord_grid(tokens.plan.graph.nodes["blocks.1"], (16, 16))
+    together = decisions.query_all(tokens, x, grid)
+    alone = [sgfi.invert(tokens, x, "blocks.1", coords=[coord]).value[0] for coord in grid.coords]
+    torch.testing.assert_close(together, torch.stack(alone), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(decisions.query_all(tokens, x, grid, chunk=5), together, rtol=1e-3, atol=1e-5)
+    with pytest.raises(QueryError, match="one input"):
+        decisions.query_all(tokens, torch.cat([x, x]), grid)
+
+
+# interventions
+
+
+def test_exhaustive_interventions_find_the_known_position(embedding) -> None:
+    graph = embedding.plan.graph
+    x = pictures(5, seed=3)
+    grid = coord_grid(graph.nodes["embed"], (16, 16))
+    split = Split(graph, x, "embed")
+    effects = decisions.intervene_all(split, grid)
+    at = grid.coords.index(PLACE)
+    scores = decisions.coordinates.cell_scores(decisions.rank(graph, x, ["embed"])["embed"], grid)
+    assert effects.drop.shape == (16, 5)
+    torch.testing.assert_close(effects.drop.T, scores)  # the readout is linear: first order is exact
+    others = [q for q in range(16) if q != at]
+    assert effects.drop[others].abs().max() == 0 and effects.drop[at].abs().min() > 0
+
+
+@pytest.mark.parametrize(("options", "prefix"), [({}, 1), ({"reg_tokens": 3}, 4)])
+def test_patch_tokens_do_nothing_after_the_last_mixing_when_only_the_class_token_is_read(options, prefix) -> None:
+    x = torch.randn(3, 3, 16, 16, dtype=torch.float64)
+    model = vit(global_pool="token", **options).double()
+    graph = sgfi.capture(model, x[:2])
+    null, mixed = Split(graph, x, "norm"), Split(graph, x, "blocks.0")
+    grid = coord_grid(null.node, (16, 16))
+    assert (grid.prefix, grid.shape) == (prefix, (4, 4))
+    assert decisions.intervene_all(null, grid).drop.abs().max() < 1e-12  # float64: nothing but rounding
+    assert not decisions.intervene_all(null, grid).flipped.any()
+    assert decisions.intervene_all(mixed, coord_grid(mixed.node, (16, 16))).drop.abs().min() > 1e-6
+    # the class token itself, which is no cell of the grid, is everything
+    cleared = decisions.intervene(null, [decisions.Edit(coords=[0])])
+    assert cleared.drop.abs().min() > 1e-3
+
+
+def test_averaged_tokens_all_matter() -> None:
+    x = torch.randn(2, 3, 16, 16)
+    graph = sgfi.capture(vit(global_pool="avg", class_token=False), x)
+    split = Split(graph, x, "blocks.1")
+    grid = coord_grid(split.node, (16, 16))
+    assert grid.prefix == 0 and decisions.intervene_all(split, grid).drop.abs().min() > 0
+
+
+# the whole experiment
+
+
+def test_the_coordinate_study(tokens) -> None:
+    x = torch.randn(4, 3, 16, 16)
+    settings = CoordinateSettings(depths=("blocks.0", "norm"), resamples=500)
+    found = decisions.coordinate_study(tokens, x, settings, names=["a"])
+    early, last = found.depths
+    assert [len(one.supports) for one in found.depths] == [4, 4] and early.drops.shape == (4, 16)
+    assert np.abs(last.drops).max() < 1e-6 * found.scale.min() and found.ranks(last).interval is None
+    assert np.abs(early.drops).max() > 1e-3 * found.scale.min() and found.ranks(early).interval is not None
+    assert found.effects(early)["top"].interval.clusters == 4
+    assert early.matrix.sum(1) == pytest.approx(np.ones(16))
+    assert early.picked("top", 0) == int(early.scores[0].argmax())
+    told = json.loads(json.dumps(found.as_dict()))
+    assert told["inversions"] == told["interventions"] == 2 * 4 * 16
+    assert "undefined" in found.tables() and found.tables().count("norm") == 2
+
+
+def test_coordinate_settings_are_checked(tokens) -> None:
+    with pytest.raises(DataError, match="depths"):
+        CoordinateSettings.from_dict({"depth": ["norm"]})
+    with pytest.raises(QueryError):
+        CoordinateSettings(protocol="median")
+    with pytest.raises(QueryError):
+        CoordinateSettings(inversions=False, interventions=False)
+    x = torch.randn(1, 3, 16, 16)
+    with pytest.raises(PlanError):
+        decisions.coordinate_study(tokens, x, CoordinateSettings(depths=("head",)))
+    with pytest.raises(QueryError, match="means"):
+        decisions.coordinate_study(tokens, x, CoordinateSettings(inversions=False, protocol="mean"))
+    only = CoordinateSettings(depths=("norm",), interventions=False, resamples=200)
+    assert "undefined" not in decisions.coordinate_study(tokens, x, only).tables()

@@ -1,0 +1,292 @@
+"""Ranking, groups, interventions and the gate on models whose decision is known by construction."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import sgfi
+from sgfi import decisions
+from sgfi.decisions import Edit, Settings, Split
+from sgfi.decisions.gates import curve_summary
+from sgfi.decisions.groups import KINDS
+from sgfi.decisions.interventions import Curve, steps
+from sgfi.errors import CalibrationError, DataError, QueryError, StoreError
+from tests.decisions.known import BIAS, CONTRA, PLACE, PRO, Around, Known, pictures
+
+
+@pytest.fixture(scope="module")
+def graph() -> sgfi.TensorGraph:
+    return sgfi.capture(Known().eval(), pictures(2))
+
+
+@pytest.fixture(scope="module")
+def mirrored() -> sgfi.TensorGraph:
+    return sgfi.capture(Known(mirror=True).eval(), pictures(2))
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return pictures(6, seed=5)
+
+
+def leading(graph: sgfi.TensorGraph, x: torch.Tensor) -> torch.Tensor:
+    """+1 where the first class wins, -1 where the second does: the sign of every contribution."""
+    return 1.0 - 2.0 * decisions.decide(graph, x).top.double()
+
+
+# ranking
+
+
+def test_the_ranking_finds_the_known_channels_and_position(graph, x) -> None:
+    found = decisions.rank(graph, x, ["embed"])["embed"]
+    state = Known().embed(x)
+    expected = torch.zeros(6, 48, dtype=torch.float64)
+    expected[:, PRO], expected[:, CONTRA] = state[(slice(None), PRO, *PLACE)], -state[(slice(None), CONTRA, *PLACE)]
+    torch.testing.assert_close(found.channels, expected * leading(graph, x)[:, None])
+    assert found.coords.shape == (6, 4, 4)
+    assert all(np.unravel_index(int(c.abs().argmax()), (4, 4)) == PLACE for c in found.coords)
+    assert (found.coords != 0).sum() == 6
+
+
+def test_contributions_of_a_linear_readout_sum_to_the_margin(graph, x) -> None:
+    found = decisions.rank(graph, x, ["embed", "input"])
+    for one in found.values():  # the bias is the only part that no activation carries
+        torch.testing.assert_close(one.value.flatten(1).sum(1) + BIAS * leading(graph, x), one.decision.margin)
+
+
+def test_gradients_at_several_depths_are_those_of_each_alone() -> None:
+    model, x = Around().eval(), torch.randn(3, 3, 8, 8)
+    graph = sgfi.capture(model, x[:2])
+    together = decisions.rank(graph, x, ["stem", "inner", "add"])
+    for name, one in together.items():
+        split = Split(graph, x, name)
+        leaf = split.state.clone().requires_grad_()
+        logits = split.logits(leaf)
+        total = decisions.readout.margin(logits, split.decision.top, split.decision.second).sum()
+        torch.testing.assert_close(one.gradient, torch.autograd.grad(total, leaf)[0])
+        torch.testing.assert_close(one.state, split.state)
+
+
+def test_ranking_refuses_what_the_logits_do_not_read(graph, x) -> None:
+    with pytest.raises(QueryError, match="upstream"):
+        decisions.rank(graph, x, ["linear"])
+    with pytest.raises(QueryError, match="logits"):
+        decisions.rank(graph, x, ["input"], output="embed")
+
+
+# interventions
+
+
+def test_an_intervention_has_the_exact_expected_effect(graph, x) -> None:
+    split, sign = Split(graph, x, "embed"), leading(graph, x)
+    state = split.state
+    edits = [Edit([PRO]), Edit([CONTRA]), Edit([PRO], [PLACE]), Edit([PRO], [(0, 0)]), Edit([0, 1, 2]), Edit()]
+    found = decisions.intervene(split, edits)
+    pro, contra = sign * state[(slice(None), PRO, *PLACE)], -sign * state[(slice(None), CONTRA, *PLACE)]
+    nothing = torch.zeros(6, dtype=torch.float64)
+    torch.testing.assert_close(found.drop, torch.stack([pro, contra, pro, nothing, nothing, pro + contra]))
+    torch.testing.assert_close(found.before, pro + contra + BIAS * sign)
+    after = found.before - found.drop
+    assert torch.equal(found.flipped, after < 0)
+    # zeroing has exactly the effect that activation times gradient predicts, the readout being linear
+    torch.testing.assert_close(found.drop[0], decisions.rank(graph, x, ["embed"])["embed"].channels[:, PRO])
+
+
+def test_replacements_by_means_values_and_the_state_itself(graph, x) -> None:
+    split, sign = Split(graph, x, "embed"), leading(graph, x)
+    state = split.state[(slice(None), PRO, *PLACE)]
+    means = torch.arange(48, dtype=torch.float64)
+    torch.testing.assert_close(decisions.intervene(split, [Edit([PRO])], means).drop[0], sign * (state - PRO))
+    torch.testing.assert_close(decisions.intervene(split, [Edit([PRO])], 2.0).drop[0], sign * (state - 2.0))
+    assert decisions.intervene(split, [Edit()], split.state).drop.abs().max() < 1e-12
+    with pytest.raises(QueryError, match="broadcast"):
+        decisions.intervene(split, [Edit([PRO])], torch.zeros(5))
+    with pytest.raises(QueryError):
+        decisions.intervene(split, [Edit([48])])
+    with pytest.raises(QueryError, match="at least one"):
+        decisions.intervene(split, [])
+
+
+def test_a_split_is_the_model_and_holds_the_path_around() -> None:
+    model, x = Around().eval(), torch.randn(3, 3, 8, 8)
+    graph = sgfi.capture(model, x[:2])
+    split = Split(graph, x, "inner")
+    torch.testing.assert_close(split.logits(split.state), model(x))
+    torch.testing.assert_close(split.logits(split.state.repeat(4, 1, 1, 1)), model(x).repeat(4, 1))
+    # against the module itself, edited through a hook
+    edit = Edit([1, 4], [(0, 0), (7, 3)])
+    effects = decisions.intervene(split, [Edit([2]), edit], 0.7, chunk=3)
+    with decisions.intervened(model, "inner", edit, 0.7):
+        logits = model(x)
+    rows = torch.arange(3)
+    after = logits[rows, split.decision.top] - logits[rows, split.decision.second]
+    torch.testing.assert_close(effects.drop[1], split.decision.margin - after)
+    with pytest.raises(QueryError, match="Repeat"):
+        split.logits(split.state[:2])
+
+
+def test_the_context_always_restores() -> None:
+    model, x = Around().eval(), torch.randn(2, 3, 8, 8)
+    before, state = model(x), {name: value.clone() for name, value in model.state_dict().items()}
+    with decisions.intervened(model, "stem", Edit([0]), torch.arange(6.0)):
+        assert not torch.equal(model(x), before)
+    assert torch.equal(model(x), before)
+
+    def failing() -> None:
+        with decisions.intervened(model, "stem", Edit([99])):
+            model(x)
+
+    with pytest.raises(QueryError, match="channels"):
+        failing()
+    assert torch.equal(model(x), before) and not any(module._forward_hooks for module in model.modules())
+    assert all(torch.equal(value, model.state_dict()[name]) for name, value in state.items())
+    with pytest.raises(QueryError, match="stem"), decisions.intervened(model, "sten", Edit()):
+        pass
+
+
+def test_the_edited_module_may_be_channels_last() -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.Flatten(), nn.Linear(15, 2))
+    x = torch.randn(2, 3, 4)
+    with decisions.intervened(model, "0", Edit([1], [2]), channel_axis=-1):
+        found = model(x)
+    state = model[0](x)
+    state[:, 2, 1] = 0
+    torch.testing.assert_close(found, model[2](state.flatten(1)))
+
+
+def test_deletion_curves(graph, x) -> None:
+    split = Split(graph, x[:1], "embed")
+    order = [PRO, CONTRA, *(c for c in range(48) if c not in (PRO, CONTRA))]
+    (curve,) = decisions.deletion(split, [order], counts=[0, 1, 2, 48])
+    drop = decisions.intervene(split, [Edit([PRO]), Edit([PRO, CONTRA])])
+    expected = (1 - drop.normalised[:, 0]).tolist()
+    assert curve.deleted == (0.0, 1 / 48, 2 / 48, 1.0)
+    assert curve.left == pytest.approx((1.0, expected[0], expected[1], expected[1]))
+    assert Curve((0.0, 0.5, 1.0), (1.0, 1.0, 0.0)).area == pytest.approx(0.75)
+    assert steps(48)[0] == 0 and steps(48)[-1] == 48 and steps(3) == [0, 1, 2, 3]
+    with pytest.raises(QueryError, match="one input"):
+        decisions.deletion(Split(graph, x, "embed"), [order])
+
+
+# groups
+
+
+def test_groups_are_nested_signed_and_matched() -> None:
+    scores = torch.tensor([5.0, -4.0, 0.1, 3.0, -9.0, 0.2, 0.0, 0.3])
+    level = torch.tensor([1.0, 9.0, 1.1, 5.0, 2.0, 4.0, 0.9, 7.0])
+    groups = decisions.choose(scores, level, 3, repeats=50)
+    assert groups.positive == (0, 3, 7) and groups.negative == (4, 1, 6)
+    assert groups.matched == (2, 5, 1)  # 1.0 -> 1.1 (0.9 is as near and later), 5.0 -> 4.0, 7.0 -> 9.0
+    assert groups.of("positive", 2) == [[0, 3]] and len(groups.of("random", 2)) == 50
+    for order in groups.random:
+        assert len(set(order)) == 3
+    drawn = np.bincount(np.ravel(groups.random), minlength=8)
+    assert (drawn > 0).all()  # every channel may be drawn, the chosen ones too
+    assert decisions.choose(scores, level, 3, repeats=50) == groups
+    assert decisions.choose(scores, level, 3, repeats=50, seed=1) != groups
+    with pytest.raises(QueryError, match="1 to 4"):
+        decisions.choose(scores, level, 5)
+
+
+# means
+
+
+def test_means_are_those_of_all_inputs_whatever_the_batches(graph, tmp_path: Path) -> None:
+    plan = sgfi.plan(graph, target="embed", boundaries=[])
+    x = pictures(7)
+    means = decisions.activation_means(plan, [x[:4], x[4:]])
+    torch.testing.assert_close(means["embed"], Known().embed(x).mean((0, 2, 3)).detach())
+    torch.testing.assert_close(means["input"], x.mean((0, 2, 3)))
+    decisions.save_means(means, tmp_path, graph.fingerprint)
+    again = decisions.load_means(tmp_path, graph.fingerprint)
+    assert all(torch.equal(again[name], means[name]) for name in means)
+    with pytest.raises(StoreError, match="Collect them again"):
+        decisions.load_means(tmp_path, "other")
+    with pytest.raises(StoreError, match="none in"):
+        decisions.load_means(tmp_path / "nowhere", graph.fingerprint)
+    (tmp_path / "means.safetensors").write_bytes(b"broken")
+    with pytest.raises(StoreError, match="readable"):
+        decisions.load_means(tmp_path, graph.fingerprint)
+    with pytest.raises(CalibrationError):
+        decisions.activation_means(plan, [])
+    with pytest.raises(StoreError):
+        decisions.save_means(means, tmp_path / "nowhere", graph.fingerprint)
+
+
+# the whole experiment
+
+
+@pytest.fixture(scope="module")
+def family(mirrored) -> sgfi.MapFamily:
+    plan = sgfi.plan(mirrored, target="embed", boundaries=[])
+    return sgfi.calibrate(plan, pictures(64).split(16), progress=False)
+
+
+@pytest.fixture(scope="module")
+def studied(family) -> decisions.Study:
+    x = pictures(8, seed=9)
+    means = decisions.activation_means(family.plan, pictures(64).split(16))
+    settings = Settings(depths=("embed",), sizes=(1, 4), repeats=200, curve_repeats=3, resamples=2000)
+    return decisions.study(family, x, means, settings, ["a", "b"])
+
+
+def test_the_study_finds_what_was_built_in(family, studied) -> None:
+    (one,) = studied.depths
+    x = pictures(8, seed=9)
+    state = Known(mirror=True).embed(x)[(slice(None), PRO, *PLACE)]
+    assert studied.margin == pytest.approx(BIAS) and set(studied.top) == {0}
+    for groups, value in zip(one.groups, state, strict=True):
+        expected = (PRO, CONTRA) if value > 0 else (CONTRA, PRO)
+        assert (groups.positive[0], groups.negative[0]) == expected
+    size = state.abs().detach().numpy()
+    assert one.drop["zero"]["positive"][:, 0, 0] == pytest.approx(size)
+    assert one.drop["zero"]["negative"][:, 1, 0] == pytest.approx(-size)
+    assert one.drop["zero"]["matched"].shape == (8, 2, 1) and one.drop["mean"]["random"].shape == (8, 2, 200)
+    assert one.flipped["zero"]["positive"][:, 0, 0].tolist() == (size > BIAS).tolist()
+    assert studied.names[:3] == ("a", "b", "input 2")
+
+
+def test_random_groups_centre_on_zero_and_the_gate_is_signed(studied) -> None:
+    gate = decisions.gate(studied)
+    for line in gate.lines:
+        assert line.random.low <= 0 <= line.random.high
+        assert abs(line.random.mean) < 0.15 * line.positive["mean"].interval.mean
+    counts = gate.counts()
+    assert counts["mean > 0"] == counts["zero > 0"] == counts["terminal negative < 0"] == [2, 2]
+    flips = (studied.depths[0].flipped["mean"]["positive"][:, 1]).mean()
+    assert counts["flip range at k=4"] == pytest.approx([flips, flips])
+    assert "2/2" in gate.summary() and gate.table().count("embed") == 2
+
+
+def test_the_gate_fails_where_the_signs_are_wrong(studied) -> None:
+    (one,) = studied.depths
+    swapped = {p: {**k, "positive": k["negative"], "negative": k["positive"]} for p, k in one.drop.items()}
+    gate = decisions.gate(replace(studied, depths=(replace(one, drop=swapped),)))
+    assert gate.counts()["mean > 0"] == [0, 2] and gate.counts()["terminal negative < 0"] == [0, 2]
+
+
+def test_the_study_is_plain_json_and_its_curves_have_intervals(studied) -> None:
+    told = json.loads(json.dumps({**studied.as_dict(), "gate": decisions.gate(studied).as_dict()}))
+    assert told["interventions"] == 8 * 2 * 2 * (3 + 200) and told["inversions"] == 8 * 2 * len(KINDS)
+    assert told["curves"] == 24 and len(told["images"]) == 8
+    curves = curve_summary(studied)["embed"]
+    assert curves["positive"]["area"]["mean"] < curves["random"]["area"]["mean"] < curves["negative"]["area"]["mean"]
+
+
+def test_settings_are_declared_and_checked(family) -> None:
+    given = Settings(sizes=(1, 2), depths=("embed",))
+    assert Settings.from_dict(json.loads(json.dumps(given.as_dict()))) == given
+    with pytest.raises(DataError, match="sizes"):
+        Settings.from_dict({"size": [1]})
+    for wrong in ({"sizes": (4, 1)}, {"sizes": ()}, {"repeats": 0}, {"protocols": ("median",)}):
+        with pytest.raises(QueryError):
+            Settings(**wrong)
+    with pytest.raises(QueryError, match="calibration means"):
+        decisions.study(family, pictures(1), None, given)

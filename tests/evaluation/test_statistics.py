@@ -1,0 +1,92 @@
+"""Cluster bootstrap, paired contrasts and rank correlation, against cases whose answer is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sgfi.errors import DataError
+from sgfi.evaluation.statistics import bootstrap, cluster_means, contrast, correlation, spearman
+
+
+def test_interval_of_a_mean_has_the_textbook_width() -> None:
+    values = np.random.default_rng(0).normal(3.0, 2.0, 400)
+    found = bootstrap(values)
+    half = 1.96 * values.std() / math.sqrt(len(values))
+    assert found.mean == pytest.approx(values.mean()) and found.resamples == 20_000 and found.clusters == 400
+    assert found.high - found.mean == pytest.approx(half, rel=0.05)
+    assert found.mean - found.low == pytest.approx(half, rel=0.05)
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(1)
+    hits = 0
+    for trial in range(120):
+        found = bootstrap(rng.exponential(1.0, 40), resamples=400, seed=trial)
+        hits += found.low <= 1.0 <= found.high
+    assert 0.83 <= hits / 120 <= 1.0
+
+
+def test_repeats_within_a_cluster_do_not_narrow_the_interval() -> None:
+    values = np.random.default_rng(2).normal(size=12)
+    alone = bootstrap(values)
+    repeated = bootstrap(np.repeat(values, 20), np.repeat(np.arange(12), 20))
+    wrong = bootstrap(np.repeat(values, 20))  # twenty copies taken for twenty images
+    assert (repeated.low, repeated.high) == pytest.approx((alone.low, alone.high)) and repeated.clusters == 12
+    assert wrong.high - wrong.low < 0.4 * (alone.high - alone.low)
+
+
+def test_repeats_as_an_axis_and_as_labels_are_the_same() -> None:
+    table = np.random.default_rng(3).normal(size=(6, 5))
+    labels = [name for name in "abcdef" for _ in range(5)]
+    assert cluster_means(table) == pytest.approx(cluster_means(table.ravel(), labels))
+    unequal = cluster_means([1.0, 3.0, 10.0], ["x", "x", "y"])
+    assert unequal.tolist() == [2.0, 10.0]
+
+
+def test_a_paired_contrast_removes_what_the_pair_shares() -> None:
+    rng = np.random.default_rng(4)
+    image = rng.normal(0, 50, 16)  # differences between images dwarf the effect
+    random = image[:, None] + rng.normal(0, 1, (16, 20))
+    found = contrast(image + 2.0, random)
+    assert found.interval.above_zero and found.interval.mean == pytest.approx(2.0, abs=0.3)
+    assert found.positive == 1.0
+    assert not bootstrap(image + 2.0).above_zero
+    assert contrast(random, image + 2.0).interval.below_zero
+
+
+def test_same_seed_same_interval_and_degenerate_data() -> None:
+    values = np.random.default_rng(5).normal(size=9)
+    assert bootstrap(values, seed=7) == bootstrap(values, seed=7) != bootstrap(values, seed=8)
+    flat = bootstrap([2.0, 2.0, 2.0])
+    assert (flat.mean, flat.low, flat.high) == (2.0, 2.0, 2.0)
+    one = bootstrap([5.0])
+    assert one.low == one.high == 5.0 and one.clusters == 1
+
+
+def test_rank_correlation() -> None:
+    rising = [1.0, 2.0, 3.0, 4.0]
+    assert spearman(rising, np.exp(rising)) == pytest.approx(1.0)
+    assert spearman(rising, [4.0, 3.0, 2.0, 1.0]) == pytest.approx(-1.0)
+    assert spearman([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]) == pytest.approx(0.8)  # 1 - 6*4 / (5*24)
+    assert math.isnan(spearman(rising, [0.0] * 4))
+    found = correlation([rising, rising, rising], [rising, rising[::-1], [0.0] * 4])
+    assert found.undefined == 1 and found.interval is not None and found.interval.mean == pytest.approx(0.0)
+    assert correlation([rising], [[0.0] * 4]).interval is None
+
+
+@pytest.mark.parametrize("bad", [[], [1.0, math.nan], [math.inf]])
+def test_undefined_values_are_refused(bad: list[float]) -> None:
+    with pytest.raises(DataError):
+        bootstrap(bad)
+
+
+def test_unpaired_sides_are_refused() -> None:
+    with pytest.raises(DataError):
+        contrast([1.0, 2.0], [1.0])
+    with pytest.raises(DataError):
+        cluster_means([1.0, 2.0], ["a"])
+    with pytest.raises(DataError):
+        spearman([1.0, 2.0], [1.0])
