@@ -168,7 +168,7 @@ def test_what_the_family_tells() -> None:
         for one in told.diagnostics[name]:
             basis = plan().boundary[name].basis
             assert one["ridge"] == pytest.approx(0.2 * one["source_energy"] / (basis.bins * basis.channels))
-    assert "3 nodes x 3 maps" in repr(told) and told.bytes > 0
+    assert "3 nodes" in repr(told) and "8 samples" in repr(told) and told.bytes > 0
 
 
 # ------------------------------------------------------------------- interruption
