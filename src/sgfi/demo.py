@@ -166,10 +166,10 @@ def draw(
     plan, prepared = family.plan, _prepared(loaded)
     shown = {"preprocessing": prepared}
     grid_target = coordinate_target(plan)
-    cells = spread_coords(plan.graph.nodes[grid_target].coord_shape, 6)
+    cells = spread_coords(plan.graph.nodes[grid_target].coord_shape, 7)
     width = plan.graph.nodes[plan.target].channels
     groups = [range(i * width // 4, (i + 1) * width // 4) for i in range(4)]
-    strongest = strongest_channels(family, x[:1], None, 6)
+    strongest = strongest_channels(family, x[:1], None, 7)
     made = {
         "depths": (
             figures.depth_ladder(family, x, targets, names=names, **shown),
@@ -180,7 +180,7 @@ def draw(
             "Raw VJP, first and final inverse of one photograph at several depths",
         ),
         "channels": (
-            figures.channel_grid(family, x[:1], strongest, **shown),
+            figures.channel_grid(family, x[:1], strongest, columns=3, **shown),
             "Inverses of single channels of the deepest target",
         ),
         "groups": (
@@ -188,7 +188,7 @@ def draw(
             "Inverses of four groups of channels of the deepest target",
         ),
         "coordinates": (
-            figures.coordinate_grid(family, x[:1], cells, grid_target, **shown),
+            figures.coordinate_grid(family, x[:1], cells, grid_target, columns=3, **shown),
             "Inverses of single cells of an intermediate tensor, the cell outlined",
         ),
         "zero": (

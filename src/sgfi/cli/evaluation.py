@@ -28,7 +28,7 @@ def evaluate(
     limit: options.Limit = None,
     batch_size: options.BatchSize = 16,
     model: options.ModelOverride = None,
-    weights: options.Weights = None,
+    weights: options.WeightsOverride = None,
     quiet: options.Quiet = False,
     force: options.Force = False,
 ) -> None:

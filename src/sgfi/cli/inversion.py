@@ -49,7 +49,7 @@ def invert(
     stage: options.Stage = "final",
     limit: options.Limit = 12,
     model: options.ModelOverride = None,
-    weights: options.Weights = None,
+    weights: options.WeightsOverride = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -87,7 +87,7 @@ def atlas(
     out: Annotated[Path, typer.Option(help="The .png, .svg or .pdf to write.")] = Path("atlas.png"),
     limit: options.Limit = 4,
     model: options.ModelOverride = None,
-    weights: options.Weights = None,
+    weights: options.WeightsOverride = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:

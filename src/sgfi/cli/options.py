@@ -27,6 +27,9 @@ ModelOverride = Annotated[
     str | None,
     typer.Option("--model", help="Model to use instead of the one named in the manifest."),
 ]
+WeightsOverride = Annotated[
+    str | None, typer.Option("--weights", help="Weights to use instead of those named in the manifest.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no remarks.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Write over what is there.")]
 Limit = Annotated[int | None, typer.Option(help="Use at most so many inputs.")]

@@ -186,7 +186,8 @@ img{display:block;max-width:100%;height:auto;border-radius:.3rem}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums;margin:.6rem 0}
 th,td{text-align:left;padding:.32rem .8rem .32rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{font-weight:600;color:var(--faint);white-space:nowrap}
-.number{text-align:right}
+.number{text-align:right;white-space:nowrap}
+td code{white-space:nowrap}
 code{font:.88em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--fill);padding:.08em .3em;
 border-radius:.25rem;overflow-wrap:anywhere}
 pre{background:var(--fill);border-radius:.5rem;padding:.8rem 1rem;overflow-x:auto;margin:.7rem 0}
