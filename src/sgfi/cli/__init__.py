@@ -1,4 +1,4 @@
-"""The command line: ``sgfi graph | plan | calibrate | invert | atlas | evaluate | maps | demo``."""
+"""``sgfi graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | maps | demo``."""
 
 from __future__ import annotations
 

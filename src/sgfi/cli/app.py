@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sgfi.cli import calibration, demonstration, evaluation, inspection, inversion, maps
+from sgfi.cli import calibration, coordinates, decisions, demonstration, evaluation, inspection, inversion, maps
 
 app = typer.Typer(
     name="sgfi",
@@ -21,6 +21,8 @@ app.command()(calibration.calibrate)
 app.command()(inversion.invert)
 app.command()(inversion.atlas)
 app.command()(evaluation.evaluate)
+app.command()(decisions.decide)
+app.command()(coordinates.coordinates)
 maps_app = typer.Typer(no_args_is_help=True, help="Look at, check and shrink saved map folders.")
 maps_app.command()(maps.info)
 maps_app.command()(maps.verify)

@@ -128,8 +128,8 @@ class CoordinateStudy:
     def ranks(self, one: CellOutcome) -> Correlation:
         """Spearman of scores and exact drops within each image; undefined where every drop is zero.
 
-        A drop below a millionth of the image's largest logit is rounding (a batch of edits is summed in another order than
-        the single input) and counts as zero: ranks of rounding noise would be a correlation of nothing.
+        A drop below a millionth of the image's largest logit is rounding (a batch of edits is summed in another order
+        than the single input) and counts as zero: ranks of rounding noise would be a correlation of nothing.
         """
         drops = np.where(np.abs(one.drops) <= ROUNDING * self.scale[:, None], 0.0, one.drops)
         return correlation(one.scores, drops, **self._options)

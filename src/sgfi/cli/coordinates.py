@@ -1,0 +1,131 @@
+"""``sgfi coordinates``: every token or cell of a tensor inverted, and, independently, intervened on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from sgfi.cli import options
+from sgfi.cli.decisions import (
+    Calibration,
+    Correct,
+    Count,
+    Depth,
+    Experiment,
+    Inputs,
+    OutFolder,
+    Show,
+    calibration_means,
+    free_folder,
+    read_experiment,
+    shown_inputs,
+    studied_inputs,
+    told_command,
+    write_json,
+)
+from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.outcomes import command, say
+from sgfi.decisions import CoordinateSettings, coordinate_study
+
+
+@command
+def coordinates(
+    maps: options.Maps,
+    data: Inputs,
+    out: OutFolder = Path("coordinates"),
+    calibration: Calibration = None,
+    experiment: Experiment = None,
+    depth: Depth = None,
+    prefix: Annotated[int | None, typer.Option(help="Tokens before the patches; default: inferred.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="What an edited cell becomes: zero or mean.")] = None,
+    chunk: Annotated[int | None, typer.Option(help="Queries stacked at a time, where memory is short.")] = None,
+    count: Count = 4,
+    correct: Correct = False,
+    show: Show = None,
+    batch_size: options.BatchSize = 16,
+    model: options.ModelOverride = None,
+    weights: options.Weights = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Invert every token or cell on its own, tell where each inverse stands, and zero every cell of the original.
+
+    Writes results.json, tables.md, queries.png, support.png and cells.png. No inverse is fed back to the model.
+
+    Examples:
+
+      sgfi coordinates maps/vit heldout/ --count 8
+
+      sgfi coordinates maps/vit heldout/ --depth blocks.0 --depth blocks.6 --depth norm --show cat.jpg
+
+      sgfi coordinates maps/resnet18 heldout/ --depth layer3.1.add --protocol mean
+    """
+    folder = free_folder(out, force)
+    given = {"depths": tuple(depth) if depth else None, "prefix": prefix, "protocol": protocol, "chunk": chunk}
+    declared = {**read_experiment(experiment), **{k: v for k, v in given.items() if v is not None}}
+    settings = CoordinateSettings.from_dict(declared)
+    opened = open_family(maps, model, weights)
+    needed = settings.interventions and settings.protocol == "mean"
+    means = calibration_means(opened, maps, calibration, batch_size, quiet) if needed else None
+    x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
+    started = time.monotonic()
+    found = coordinate_study(opened.family, x, settings, means, names, progress=not quiet)
+    told = found.as_dict()
+    seconds = round(time.monotonic() - started, 1)
+    folder.mkdir(parents=True, exist_ok=True)
+    head = {"command": told_command(), "maps": str(maps), "data": str(data), "model": opened.loaded.spec}
+    write_json(folder / "results.json", {**head, "seconds": seconds, "study": told})
+    (folder / "tables.md").write_text(f"`{told_command()}`\n\n{found.tables()}\n", encoding="utf-8")
+    _draw(opened, x, names, found, settings, folder, show)
+    typer.echo(found.tables())
+    say(f"{told['inversions']} inversions and {told['interventions']} interventions in {seconds} s", quiet)
+    typer.echo(str(folder))
+
+
+def _draw(
+    opened: OpenFamily,
+    x: torch.Tensor,
+    names: list[str],
+    found: Any,
+    settings: CoordinateSettings,
+    folder: Path,
+    show: Path | None,
+) -> None:
+    from sgfi.figures import save_figure
+    from sgfi.figures.coordinates import cell_decisions, query_atlas, support_matrices
+
+    prepared = opened.loaded.preprocessing
+    depths = [one.node for one in found.depths]
+    pictures, shown = shown_inputs(opened, x, names, show)
+    if settings.inversions:
+        title = f"Coordinate queries of {opened.loaded.spec}: {shown[0]}"
+        atlas = query_atlas(
+            opened.family,
+            pictures[:1],
+            depths,
+            prefix=settings.prefix,
+            chunk=settings.chunk,
+            title=title,
+            preprocessing=prepared,
+        )
+        save_figure(atlas, folder / "queries.png", overwrite=True)
+        save_figure(support_matrices(found), folder / "support.png", overwrite=True)
+    if settings.interventions:
+        chosen = depths[len(depths) // 2]
+        drawn = found if show is None else _alone(opened, pictures, shown, settings, found)
+        rows = range(len(pictures))
+        figure = cell_decisions(opened.family, pictures, drawn, chosen, images=rows, preprocessing=prepared)
+        save_figure(figure, folder / "cells.png", overwrite=True)
+
+
+def _alone(
+    opened: OpenFamily, pictures: torch.Tensor, names: list[str], settings: CoordinateSettings, found: Any
+) -> Any:
+    """A study of the shown pictures alone, for a figure without the studied images."""
+    one = replace(settings, inversions=False, protocol="zero", depths=tuple(depth.node for depth in found.depths))
+    return coordinate_study(opened.family, pictures, one, names=names)

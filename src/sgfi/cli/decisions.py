@@ -1,0 +1,232 @@
+"""``sgfi decide``: feature groups of a decision, inverted and, independently, intervened on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+from sgfi.cli import options
+from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.outcomes import command, say
+from sgfi.decisions import Settings, activation_means, gate, load_means, save_means, study
+from sgfi.decisions.gates import curve_summary
+from sgfi.decisions.means import FILE
+from sgfi.decisions.readout import decide as read_decision
+from sgfi.errors import DataError, StoreError
+from sgfi.vision.data import Batches, open_data
+
+Inputs = Annotated[Path, typer.Argument(help="Held-out inputs: a folder of images, an image or an array.")]
+OutFolder = Annotated[Path, typer.Option(help="Folder for numbers, tables and figures; must not exist yet.")]
+Experiment = Annotated[
+    Path | None, typer.Option(help="JSON file that declares the settings; options given here win over it.")
+]
+Depth = Annotated[list[str] | None, typer.Option(help="A tensor to study; repeat it, shallow to deep.")]
+Correct = Annotated[
+    bool,
+    typer.Option(help="Only images whose folder is named by the number of the class the model predicts."),
+]
+Count = Annotated[int, typer.Option(help="Use so many inputs.")]
+Show = Annotated[
+    Path | None, typer.Option(help="Image or folder of images for the figures; default: the first inputs studied.")
+]
+Calibration = Annotated[
+    Path | None,
+    typer.Option(help=f"Data the maps were fitted on: collects channel means into {FILE} when it is not there yet."),
+]
+
+
+@command
+def decide(
+    maps: options.Maps,
+    data: Inputs,
+    out: OutFolder = Path("decisions"),
+    calibration: Calibration = None,
+    experiment: Experiment = None,
+    depth: Depth = None,
+    sizes: Annotated[str | None, typer.Option(help="Group sizes, such as 1,4,8,16.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Random groups an image.")] = None,
+    count: Count = 16,
+    correct: Correct = False,
+    show: Show = None,
+    batch_size: options.BatchSize = 16,
+    model: options.ModelOverride = None,
+    weights: options.Weights = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Rank channels by their part in the decision, invert the groups, and intervene on the original representation.
+
+    Writes results.json, gate.md and atlas.png. Replacement by calibration means is the primary protocol, zero the
+    check; the means are kept beside the maps. No inverse is fed back to the model.
+
+    Examples:
+
+      sgfi decide maps/resnet18 heldout/ --calibration photos/ --count 16
+
+      sgfi decide maps/resnet18 imagenet/val --correct --depth layer2.1.add --depth layer4.1.add --sizes 1,4,8,16
+
+      sgfi decide maps/resnet18 heldout/ --experiment decide.json --show cat.jpg
+    """
+    folder = free_folder(out, force)
+    given = {
+        "depths": tuple(depth) if depth else None,
+        "sizes": _numbers(sizes) if sizes else None,
+        "repeats": repeats,
+    }
+    settings = Settings.from_dict({**read_experiment(experiment), **{k: v for k, v in given.items() if v is not None}})
+    opened = open_family(maps, model, weights)
+    means = calibration_means(opened, maps, calibration, batch_size, quiet) if "mean" in settings.protocols else None
+    x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
+    started = time.monotonic()
+    found = study(opened.family, x, means, settings, names, progress=not quiet)
+    judged = gate(found)
+    seconds = round(time.monotonic() - started, 1)
+    record = {
+        "command": told_command(),
+        "maps": str(maps),
+        "data": str(data),
+        "model": opened.loaded.spec,
+        "seconds": seconds,
+        "gate": judged.as_dict(),
+        "deletion": curve_summary(found),
+        "study": found.as_dict(),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "results.json", record)
+    text = f"`{told_command()}`\n\n{judged.summary()}\n\n{judged.table()}\n"
+    (folder / "gate.md").write_text(text, encoding="utf-8")
+    _draw(opened, x, found, judged, folder / "atlas.png", show, names)
+    typer.echo(judged.summary())
+    say(f"{len(x)} inputs, {found.as_dict()['interventions']} interventions in {seconds} s", quiet)
+    typer.echo(str(folder))
+
+
+def _draw(
+    opened: OpenFamily, x: torch.Tensor, found: Any, judged: Any, path: Path, show: Path | None, names: list[str]
+) -> None:
+    from sgfi.figures import save_figure
+    from sgfi.figures.decisions import decision_atlas
+
+    pictures, shown = shown_inputs(opened, x, names, show)
+    title = f"Decision atlas of {opened.loaded.spec}: {shown[0]}; effects over {len(x)} images"
+    figure = decision_atlas(
+        opened.family, pictures[:1], found, judged, title=title, preprocessing=opened.loaded.preprocessing
+    )
+    save_figure(figure, path, overwrite=True)
+
+
+# What ``sgfi coordinates`` shares.
+
+
+def free_folder(out: Path, force: bool) -> Path:
+    """Refuse early to mix results with what is there."""
+    if out.exists() and not force:
+        raise StoreError("an output folder that is free", f"{out}, which exists", "Choose another or pass --force.")
+    return out
+
+
+def read_experiment(path: Path | None) -> dict[str, Any]:
+    """The settings a file declares."""
+    if path is None:
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError("a JSON file of settings", f"{path}: {error}", "Check the file.") from error
+    if not isinstance(found, dict):
+        raise DataError("a JSON object of settings", type(found).__name__, 'Write {"depths": [...], ...}.')
+    return found
+
+
+def calibration_means(
+    opened: OpenFamily, maps: Path, calibration: Path | None, batch_size: int, quiet: bool
+) -> dict[str, torch.Tensor]:
+    """The means beside the maps; collected from the calibration data when they are not there."""
+    fingerprint = opened.family.plan.graph.fingerprint
+    if calibration is None or (maps / FILE).is_file():
+        return load_means(maps, fingerprint)
+    limit = opened.family.samples
+    batches = open_data(calibration, opened.loaded, batch_size, limit)
+    fitted_on = dict(opened.manifest.get("provenance") or {}).get("data", {}).get("digest")
+    if fitted_on is not None and fitted_on != batches.describe()["digest"]:
+        say("warning: these are not the inputs the maps were fitted on; the means are theirs", quiet)
+    means = activation_means(opened.family.plan, batches)
+    save_means(means, maps, fingerprint)
+    say(f"channel means of {limit} inputs kept in {maps / FILE}", quiet)
+    return means
+
+
+def studied_inputs(
+    opened: OpenFamily, data: Path, count: int, correct: bool, batch_size: int, output: str | None
+) -> tuple[torch.Tensor, list[str]]:
+    """The first ``count`` inputs (N, ...) in the order of the data; with ``correct`` those the model gets right."""
+    batches = open_data(data, opened.loaded, batch_size, None if correct else count)
+    if not correct:
+        return torch.cat(list(batches))[:count], batches.names[:count]
+    labels = class_numbers(batches)
+    kept: list[tuple[torch.Tensor, str]] = []
+    for place, x in _placed(batches):
+        tops = read_decision(opened.family.plan.graph, x, output).top.tolist()
+        for i, top in enumerate(tops):
+            if top == labels[place + i] and len(kept) < count:
+                kept.append((x[i], batches.names[place + i]))
+        if len(kept) == count:
+            break
+    if len(kept) < count:
+        raise DataError(
+            f"{count} correctly classified images", f"{len(kept)} of {len(labels)}", "Give more or a smaller --count."
+        )
+    return torch.stack([x for x, _ in kept]), [name for _, name in kept]
+
+
+def class_numbers(batches: Batches) -> list[int]:
+    """The class of every image, from the number that names its folder."""
+    folders = [path.parent.name for path in getattr(batches, "paths", [])]
+    if not folders or not all(name.isdecimal() for name in folders):
+        raise DataError(
+            "images in folders named by their class number (0000, 0001, ...)",
+            repr(next((name for name in folders if not name.isdecimal()), "no folder of images")),
+            "Leave --correct out, or name the folders so.",
+        )
+    return [int(name) for name in folders]
+
+
+def shown_inputs(
+    opened: OpenFamily, x: torch.Tensor, names: list[str], show: Path | None
+) -> tuple[torch.Tensor, list[str]]:
+    """Up to four inputs for the figures (N, ...) and their names."""
+    if show is None:
+        return x[:4], names[:4]
+    batches = open_data(show, opened.loaded, 4, 4)
+    return next(iter(batches)), batches.names
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def told_command() -> str:
+    """The command as it was typed, for the record; inside a program, the command's name."""
+    words = sys.argv[1:] if sys.argv and Path(sys.argv[0]).name in ("sgfi", "-c") else []
+    return " ".join(["sgfi", *words])
+
+
+def _placed(batches: Batches) -> Iterator[tuple[int, torch.Tensor]]:
+    place = 0
+    for x in batches:
+        yield place, x
+        place += len(x)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise DataError("numbers separated by commas", repr(text), "For example 1,4,8,16.") from error

@@ -1,0 +1,199 @@
+"""The decision atlas: what groups identify (pictures) beside what they do to the prediction (numbers).
+
+Pictures are inverses; effects and curves come from editing the original representation. The figure says so at its
+foot: an inverse is never fed back to the model.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from sgfi.decisions.gates import Gate, Line, curve_summary
+from sgfi.decisions.groups import choose
+from sgfi.decisions.ranking import rank
+from sgfi.decisions.studies import Study
+from sgfi.errors import QueryError
+from sgfi.figures.atlases import depth_name, shape_name, source_cell
+from sgfi.figures.grids import RULES
+from sgfi.figures.style import FAINT, LIGHT, new_figure
+from sgfi.inversion import Query, sweep
+from sgfi.vision.display import Scale, natural_scale, natural_view
+from sgfi.vision.preprocessing import Preprocessing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWN = {"positive": "top-positive", "negative": "top-negative", "random": "random"}
+COLOURS = {"positive": "#c0392b", "negative": "#2464a8", "random": "#7a8089", "matched": "#b8860b"}
+BRANCHES = (
+    "Pictures: inverses of channel groups of one input (inversion branch). Plots: margin drop when the same kind of "
+    "group is replaced in the original representation (intervention branch), mean over images with 95 % "
+    "image-bootstrap intervals. The branches are parallel evidence; no inverse is fed back to the model."
+)
+
+
+def group_inverses(
+    family: Any, x: torch.Tensor, study: Study, size: int
+) -> dict[str, dict[str, tuple[list[int], torch.Tensor]]]:
+    """tensor -> kind -> (channels, inverse (C, H, W)) for one input (1, C, H, W), ranked by its own decision."""
+    if len(x) != 1:
+        raise QueryError("one input", str(len(x)), "Pass x[i : i + 1].")
+    plan = family.plan
+    nodes = [plan.boundary[one.node].node for one in study.depths]
+    told: dict[str, dict[str, tuple[list[int], torch.Tensor]]] = {}
+    for name, found in rank(plan.graph, x, nodes, study.settings.output).items():
+        groups = choose(found.channels[0], found.activation[0], size, 1, study.settings.seed)
+        chosen = {kind: groups.of(kind, size)[0] for kind in SHOWN}
+        inverses = sweep(family, x, [Query(name, channels) for channels in chosen.values()])
+        told[name] = {
+            kind: (channels, inverse.value[0])
+            for (kind, channels), inverse in zip(chosen.items(), inverses, strict=True)
+        }
+    return told
+
+
+def decision_atlas(
+    family: Any,
+    x: torch.Tensor,
+    study: Study,
+    gate: Gate,
+    *,
+    size: int | None = None,
+    title: str = "",
+    preprocessing: Preprocessing | None = None,
+) -> Figure:
+    """One row a depth: the source, three group inverses, effects by group size, deletion curves."""
+    size = size or study.settings.sizes[-1]
+    inverses = group_inverses(family, x, study, size)
+    curves = curve_summary(study)
+    rows = len(study.depths)
+    figure = new_figure(12.6, 0.95 + 2.05 * rows)
+    height = figure.get_figheight()
+    grid = figure.add_gridspec(
+        rows,
+        6,
+        width_ratios=[1, 1, 1, 1, 1.45, 1.45],
+        left=0.045,
+        right=0.99,
+        top=1 - 0.55 / height,
+        bottom=0.8 / height,
+        wspace=0.22,
+        hspace=0.28,
+    )
+    for row, one in enumerate(study.depths):
+        _pictures(figure, grid, row, x[0], inverses[one.node], size, preprocessing)
+        label = f"{depth_name(family.plan, one.node)}\n{shape_name(family.plan, one.node)}"
+        figure.axes[-len(SHOWN)].set_ylabel(label, size=7.5)
+        effects = _plot(figure, grid[row, 4], "group size k", "drop − random (logits)" if row == rows // 2 else "")
+        _effects(effects, [line for line in gate.lines if line.node == one.node])
+        left = _plot(figure, grid[row, 5], "share of channels replaced", "margin left" if row == rows // 2 else "")
+        _curves(left, curves[one.node])
+        if row == 0:
+            effects.set_title("effect on the margin", size=8.5)
+            left.set_title("deletion curves", size=8.5)
+            effects.legend(fontsize=6, frameon=False)
+            left.legend(fontsize=6, frameon=False)
+    head = title or f"Decision atlas: {len(study.names)} images, {rows} depths"
+    figure.text(0.012, 1 - 0.08 / height, head, size=10.5, weight="bold", va="top")
+    foot = f"{BRANCHES} Display: {RULES['natural']}; each panel on its own scale."
+    figure.text(0.012, 0.06 / height, textwrap.fill(foot, 215), size=6.8, va="bottom", gid=FAINT)
+    return figure
+
+
+def _pictures(
+    figure: Figure,
+    grid: Any,
+    row: int,
+    x: torch.Tensor,
+    found: dict[str, tuple[list[int], torch.Tensor]],
+    size: int,
+    preprocessing: Preprocessing | None,
+) -> None:
+    if row == 0:
+        axes = _panel(figure, grid[0, 0])
+        cell = source_cell(x, preprocessing)
+        scale = Scale(0.0, 1.0) if cell.view == "picture" else natural_scale([cell.tensor])
+        axes.imshow(natural_view(cell.tensor, scale), interpolation="nearest")
+        axes.set_title("source", size=8.5)
+    for column, kind in enumerate(SHOWN, start=1):
+        channels, inverse = found[kind]
+        axes = _panel(figure, grid[row, column])
+        scale = natural_scale([inverse])
+        axes.imshow(natural_view(inverse, scale), interpolation="nearest")
+        axes.set_xlabel(scale.note or _shortened(channels), size=6.2, labelpad=2)
+        if row == 0:
+            axes.set_title(f"{SHOWN[kind]}, k={size}", size=8.5, color=COLOURS[kind], gid="fixed")
+
+
+def _shortened(channels: list[int]) -> str:
+    said = ",".join(map(str, channels[:6]))
+    return f":{said}" + (",…" if len(channels) > 6 else "")
+
+
+def _panel(figure: Figure, place: Any) -> Any:
+    axes = figure.add_subplot(place)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes
+
+
+def _plot(figure: Figure, place: Any, across: str, up: str) -> Any:
+    axes = figure.add_subplot(place)
+    axes.set_facecolor("none")
+    axes.tick_params(labelsize=6.5, length=2, colors=LIGHT.faint)
+    axes.set_xlabel(across, size=6.8, labelpad=1)
+    axes.set_ylabel(up, size=7.2)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(LIGHT.faint)
+    return axes
+
+
+def _effects(axes: Any, lines: list[Line]) -> None:
+    """Drop minus the random groups' drop, by size; both signs, every protocol."""
+    places = np.arange(len(lines))
+    axes.axhline(0, color=LIGHT.faint, linewidth=0.7)
+    for kind in ("positive", "negative"):
+        for shift, protocol in zip((-0.1, 0.1), lines[0].positive, strict=False):
+            found = [getattr(line, kind)[protocol].interval for line in lines]
+            middle = np.array([one.mean for one in found])
+            reach = np.array([[one.mean - one.low for one in found], [one.high - one.mean for one in found]])
+            axes.errorbar(
+                places + shift,
+                middle,
+                yerr=np.maximum(reach, 0),
+                fmt="o",
+                markersize=3.2,
+                linewidth=1,
+                color=COLOURS[kind],
+                markerfacecolor=COLOURS[kind] if shift < 0 else "none",
+                label=f"{SHOWN[kind]}, {protocol}",
+            )
+    axes.set_xticks(places, [str(line.size) for line in lines])
+    axes.margins(x=0.12)
+
+
+def _curves(axes: Any, found: dict[str, dict[str, Any]]) -> None:
+    axes.axhline(0, color=LIGHT.faint, linewidth=0.7)
+    for kind, curve in found.items():
+        deleted = np.array(curve["deleted"])
+        middle, low, high = (np.array([point[key] for point in curve["left"]]) for key in ("mean", "low", "high"))
+        area = curve["area"]["mean"]
+        axes.plot(deleted, middle, color=COLOURS[kind], linewidth=1.2, label=f"{SHOWN[kind]} first, AUC {area:.2f}")
+        axes.fill_between(deleted, low, high, color=COLOURS[kind], alpha=0.16, linewidth=0)
+    first = float(min(curve["deleted"][1] for curve in found.values()))
+    axes.set_xscale("symlog", linthresh=first, base=2)
+    ticks = [0, *(tick for tick in (1 / 64, 1 / 16, 1 / 4, 1) if tick >= first)]
+    names = {0: "0", 1 / 64: "1/64", 1 / 16: "1/16", 1 / 4: "1/4", 1: "1"}
+    axes.set_xticks(ticks, [names[tick] for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlim(0, 1.05)
+    low = min(point["mean"] for curve in found.values() for point in curve["left"])
+    high = max(point["mean"] for curve in found.values() for point in curve["left"])
+    axes.set_ylim(low - 0.1 * (high - low) - 0.05, high + 0.1 * (high - low) + 0.05)
