@@ -38,11 +38,11 @@ class Settings:
 
     model: str = "pip:efficientnet_lite0"
     size: int = 64
-    crops: int = 384
+    crops: int = 512
     seed: int = 0
     depths: int = 4
     children: str = "online"
-    ridge: float = 0.01
+    ridge: float = 0.03
     """Relative. A dozen photographs are few beside a thousand channels: a stronger ridge than the
     paper's 0.01 helps."""
     target: str | None = None

@@ -99,8 +99,8 @@ def random_crops(preprocessing: Preprocessing, count: int, seed: int = 0, batch_
 
 
 def _random_crop(image: Image.Image, size: tuple[int, int], rng: np.random.Generator) -> Image.Image:
-    """A square of 25 % to 100 % of the shorter side, resized to ``size``."""
-    side = int(min(image.size) * rng.uniform(0.25, 1.0))
+    """A square of 40 % to 100 % of the shorter side, resized to ``size``."""
+    side = int(min(image.size) * rng.uniform(0.4, 1.0))
     left, top = (int(rng.integers(0, length - side + 1)) for length in image.size)
     crop = image.crop((left, top, left + side, top + side))
     crop = crop.resize((size[1], size[0]), Image.Resampling.BICUBIC)
@@ -114,5 +114,5 @@ def _recoloured(crop: Image.Image, rng: np.random.Generator) -> Image.Image:
     crop = ImageEnhance.Contrast(crop).enhance(rng.uniform(0.6, 1.4))
     array = np.asarray(crop, dtype=np.float32) * rng.uniform(0.6, 1.5)  # exposure
     array = array * rng.uniform(0.75, 1.25, size=3)  # tint
-    array = array[..., rng.permutation(3)] if rng.random() < 0.3 else array
+    array = array[..., rng.permutation(3)] if rng.random() < 0.15 else array
     return Image.fromarray(np.clip(array, 0, 255).astype(np.uint8))
