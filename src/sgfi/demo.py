@@ -336,7 +336,8 @@ def _numbers(record: dict[str, Any]) -> Section:
                 "What it does **not** say: a low value for a channel is no failure (a channel need not look "
                 "like the photograph), a high value does not show that the network uses the feature, and an "
                 "inverse is an estimate under the fitted maps, not the input recovered from a code. Three "
-                "photographs are an illustration, not a benchmark."
+                "photographs are an illustration, not a benchmark, and the settings of this demonstration were "
+                "tried out on them."
             ),
         ),
     )
