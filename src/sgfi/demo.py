@@ -290,7 +290,10 @@ def _queries(drawn: dict[str, Drawn]) -> Section:
         (
             Text(
                 "One channel, a group of channels, one cell: the maps stay the same, only the question "
-                "changes. These are the channels with the most energy on this photograph."
+                "changes. These are the channels with the most energy on this photograph. A negative cosine means that "
+                "the channel taken alone points away from the photograph: it darkens what is bright. The panels share the "
+                "photograph's layout because the derivatives are taken at this photograph; the query decides weight, "
+                "colour and sign."
             ),
             drawn["channels"].picture,
             drawn["groups"].picture,
@@ -322,14 +325,14 @@ def _numbers(record: dict[str, Any]) -> Section:
         "Numbers",
         (
             Table(
-                ("target", "raw", "first", "final", "final, centred"),
+                ("target", "raw", "first", "final", "centred"),
                 rows,
                 f"Pixel cosine, mean over {len(HELD_OUT)} held-out photographs. At the deepest target: {each}.",
             ),
             Text(
                 "**Pixel cosine** compares the inverse with the photograph in the network's input "
                 "coordinates: 1 is the same direction, 0 is unrelated. **Centred** takes each picture's mean "
-                "away first, so that brightness alone earns nothing."
+                "away first, so that brightness alone earns nothing (final inverse)."
             ),
             *_shortfall(deepest["mean"]),
             Text(
@@ -381,7 +384,7 @@ def _next(record: dict[str, Any]) -> Section:
     return Section(
         "Your own model and images",
         (
-            Text("More questions to the maps of this demo:"),
+            Text("More questions to the maps of this demo, asked from the folder of this report:"),
             Code(
                 f"sgfi maps info {maps}\n"
                 f"sgfi invert {maps} photo.jpg --out inverse.png\n"
@@ -411,7 +414,7 @@ def _next(record: dict[str, Any]) -> Section:
 
 
 def _credits() -> str:
-    parts = [f"{p.name} ({p.licence}, from {p.package})" for p in (*HELD_OUT, *CALIBRATION)]
+    parts = [f"{p.name} ({p.licence}, from {p.pip_name})" for p in (*HELD_OUT, *CALIBRATION)]
     return f"Photographs: {'; '.join(parts)}."
 
 

@@ -168,7 +168,10 @@ def test_choices_of_targets_channels_and_coordinates(family, x) -> None:
     state = sgfi.invert(family, x[:1]).states["two"]
     order = state.square().sum((0, 2, 3)).argsort(descending=True).tolist()
     assert strongest_channels(family, x[:1], None, 2) == order[:2]
-    assert spread_coords((4, 4), 4) == [(0, 2), (1, 2), (2, 2), (3, 2)]
+    seven = spread_coords((8, 8), 7)
+    apart = [max(abs(a - c), abs(b - d)) for i, (a, b) in enumerate(seven) for c, d in seven[i + 1 :]]
+    assert len(seven) == 7 and min(apart) >= 2  # no two are neighbours
+    assert spread_coords((2, 2), 9) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert len(spread_coords((3,), 10)) == 3
     with pytest.raises(QueryError):
         spread_coords((), 3)

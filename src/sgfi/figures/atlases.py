@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from sgfi.errors import PlanError, QueryError
@@ -215,8 +214,17 @@ def spread_coords(shape: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
     total = math.prod(shape)
     if total < 1 or not shape:
         raise QueryError("a target with coordinate axes", f"shape {shape}", "Choose another target.")
-    chosen = sorted({(2 * i + 1) * total // (2 * count) for i in range(count)})
-    return [tuple(int(i) for i in np.unravel_index(flat, shape)) for flat in chosen]
+    # Additive recurrence with the generalised golden ratio: evenly spread for every count and any number of axes.
+    ratio = 2.0
+    for _ in range(30):
+        ratio = (1 + ratio) ** (1 / (len(shape) + 1))
+    steps = [ratio ** -(axis + 1) for axis in range(len(shape))]
+    chosen: set[tuple[int, ...]] = set()
+    place = 0
+    while len(chosen) < min(count, total):
+        chosen.add(tuple(int(n * ((0.5 + place * step) % 1)) for n, step in zip(shape, steps, strict=True)))
+        place += 1
+    return sorted(chosen)
 
 
 def source_cell(x: torch.Tensor, preprocessing: Preprocessing | None) -> Cell:

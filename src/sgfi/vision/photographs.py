@@ -31,14 +31,17 @@ class Photograph:
     """Share of the crops: a plain texture teaches less than a scene."""
 
     @property
+    def pip_name(self) -> str:
+        return {"skimage": "scikit-image", "sklearn": "scikit-learn"}.get(self.package, self.package)
+
+    @property
     def file(self) -> Path:
         """Where pip put it."""
         found = importlib.util.find_spec(self.package)
         root = Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
         if root is None or not (root / self.path).is_file():
-            pip_name = {"skimage": "scikit-image", "sklearn": "scikit-learn"}.get(self.package, self.package)
             raise DataError(
-                f"the photograph {self.path} inside {pip_name}",
+                f"the photograph {self.path} inside {self.pip_name}",
                 "no such file",
                 'Run: pip install "sgfi[demo]".',
             )
