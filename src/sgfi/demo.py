@@ -291,7 +291,8 @@ def _queries(drawn: dict[str, Drawn]) -> Section:
             Text(
                 "One channel, a group of channels, one cell: the maps stay the same, only the question "
                 "changes. These are the channels with the most energy on this photograph. A negative cosine means that "
-                "the channel taken alone points away from the photograph: it darkens what is bright. The panels share the "
+                "the channel taken alone points away from the photograph: it darkens what is "
+                "bright. The panels share the "
                 "photograph's layout because the derivatives are taken at this photograph; the query decides weight, "
                 "colour and sign."
             ),
