@@ -14,18 +14,22 @@ import torch
 from torch import Tensor
 
 from sgfi.boundaries import Plan
-from sgfi.carry import Carry
+from sgfi.children import HonestChildren, OnlineChildren, TrueChildren
 from sgfi.errors import CalibrationError, QueryError
 from sgfi.family import MapFamily
-from sgfi.graph import Linearisation, LocalMap
+from sgfi.graph import Linearisation
 from sgfi.inversion import check_input
 from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
-from sgfi.repair import advance, repair, source, walk
-from sgfi.spectral import Moments, WienerMap
+from sgfi.repair import source
+from sgfi.spectral import Moments, Solution, WienerMap
 from sgfi.store import Checkpoint
 
 Maps = dict[str, tuple[WienerMap, ...]]
+MOST_STAGES = 6
+"""Where ``stages="auto"`` ends at the latest."""
+WORTHWHILE = 1e-3
+"""``stages="auto"`` keeps a further map only if it lowers the honest error by this share."""
 
 
 @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
@@ -33,10 +37,10 @@ Maps = dict[str, tuple[WienerMap, ...]]
 def calibrate(
     plan: Plan,
     batches: Iterable,
-    ridge: float = 0.01,
+    ridge: float | str = 0.01,
     children: str = "true",
     *,
-    stages: int = 2,
+    stages: int | str = 2,
     memory: int | str | None = None,
     checkpoint: str | Path | None = None,
     progress: bool = True,
@@ -47,8 +51,11 @@ def calibrate(
     ``batches`` is read several times and must give the same inputs each time: a list of tensors or a DataLoader
     without shuffling (a tuple's first element counts). ``children="true"`` fits each node on the true activations of
     its children (the paper); ``"online"`` fits deepest node first on the repaired full-target states that inversion
-    will hand it, in both sources, while the regression targets stay ``H_v`` and ``H_v - y0``. ``stages`` counts the
-    maps per node: ``G_v`` and ``stages - 1`` corrections.
+    will hand it, in both sources, while the regression targets stay ``H_v`` and ``H_v - y0``; ``"honest"`` does the
+    same with states cross-fitted by leave-one-out, so that no state comes from maps that saw its sample. ``ridge`` is
+    relative (the paper: 0.01) or, with online or honest children, ``"auto"``: chosen per node, stage and group of bins
+    by leave-one-out. ``stages`` counts the maps per node, ``G_v`` and ``stages - 1`` corrections; with honest children
+    ``"auto"`` goes on as long as the honest error falls.
 
     ``memory`` bounds the working memory (moments, unfinished maps, carried states) beside the model's own forward;
     nodes are scheduled into as many passes over the data as it takes. ``checkpoint`` names a folder where finished
@@ -56,15 +63,16 @@ def calibrate(
     loaded when done. Without it finished maps stay in memory beyond the budget.
     """
     _check(ridge, children, stages)
-    job = _Job(plan, _Data(plan, batches), ridge, children, stages, _budget(memory))
+    most = MOST_STAGES if isinstance(stages, str) else stages
+    job = _Job(plan, _Data(plan, batches), ridge, children, most, _budget(memory), selective=stages == "auto")
     ledger = Checkpoint(checkpoint, job.signature(), plan) if checkpoint is not None else None
-    finished = _usable(job, ledger.finished()) if ledger else {}
+    states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)
+    finished = _usable(job, states, ledger.finished()) if ledger else {}
     remaining = [name for name in reversed(plan.fitted) if name not in finished]
-    waves = [[name] for name in remaining] if children == "online" else _waves(job, remaining)
+    waves = _waves(job, remaining) if children == "true" else [[name] for name in remaining]
     passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves)
-    passes += children == "online" and bool(waves)
+    passes += children != "true" and bool(waves)
     with Progress(progress, passes, len(job.data.sizes), len(plan.fitted), len(finished)) as bar:
-        states: _Children = _Online(job) if children == "online" else _True()
         try:
             if waves:
                 states.start({name: maps for name, (maps, _) in finished.items()}, bar)
@@ -87,16 +95,35 @@ def calibrate(
     )
     if ledger:
         ledger.close(family)
+    if isinstance(states, HonestChildren):
+        states.discard()
     return family
 
 
-def _check(ridge: float, children: str, stages: int) -> None:
-    if children not in ("true", "online"):
-        raise CalibrationError('children "true" or "online"', repr(children), "Choose one of these.")
-    if not isinstance(ridge, (int, float)) or isinstance(ridge, bool) or not (ridge > 0 and isfinite(ridge)):
-        raise CalibrationError("a positive, finite relative ridge", repr(ridge), "The paper uses 0.01.")
-    if not isinstance(stages, int) or isinstance(stages, bool) or stages < 1:
-        raise CalibrationError("one stage or more", repr(stages), "The paper uses 2.")
+def _check(ridge: float | str, children: str, stages: int | str) -> None:
+    if children not in ("true", "online", "honest"):
+        raise CalibrationError('children "true", "online" or "honest"', repr(children), "Choose one of these.")
+    number = isinstance(ridge, (int, float)) and not isinstance(ridge, bool)
+    if ridge != "auto" and not (number and ridge > 0 and isfinite(ridge)):  # type: ignore[operator,arg-type]
+        raise CalibrationError('a positive, finite relative ridge or "auto"', repr(ridge), "The paper uses 0.01.")
+    if ridge == "auto" and children == "true":
+        raise CalibrationError(
+            'children="online" or "honest" with ridge="auto"',
+            "children='true'",
+            "Only these keep the samples to choose on.",
+        )
+    if stages == "auto" and children != "honest":
+        raise CalibrationError(
+            'children="honest" with stages="auto"', f"children={children!r}", "Only honest errors tell when to stop."
+        )
+    if stages != "auto" and (not isinstance(stages, int) or isinstance(stages, bool) or stages < 1):
+        raise CalibrationError('one stage or more, or "auto"', repr(stages), "The paper uses 2.")
+
+
+def _strategy(job: _Job, folder: Path | None) -> TrueChildren:
+    if job.children == "honest":
+        return HonestChildren(job, folder)
+    return OnlineChildren(job) if job.children == "online" else TrueChildren()
 
 
 def _budget(memory: int | str | None) -> int:
@@ -164,10 +191,12 @@ class _Job:
 
     plan: Plan
     data: _Data
-    ridge: float
+    ridge: float | str
     children: str
     stages: int
     budget: int
+    selective: bool = False
+    """Whether a further map is kept only if it lowers the honest error."""
     dtype: torch.dtype = field(init=False)
     model: str = field(init=False)
 
@@ -181,7 +210,7 @@ class _Job:
             "plan": self.plan.description,
             "ridge": self.ridge,
             "children": self.children,
-            "stages": self.stages,
+            "stages": [self.stages, self.selective],
             "data": self.data.marks,
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -199,8 +228,8 @@ class _Job:
         return Moments.size(count, boundary.channels, dtype, full=boundary.operator.full)
 
     def held(self, name: str) -> int:
-        """Bytes of a node's maps while it is being fitted, and of their copy on the way to disk."""
-        return (self.stages + 1) * self.map_bytes(name)
+        """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the whitener."""
+        return (self.stages + 1 + (self.children == "honest")) * self.map_bytes(name)
 
     def spare(self) -> int:
         """What the largest fit leaves of the budget."""
@@ -221,14 +250,16 @@ class _Job:
         return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
 
-def _usable(job: _Job, finished: dict[str, Any]) -> dict[str, Any]:
+def _usable(job: _Job, states: TrueChildren, finished: dict[str, Any]) -> dict[str, Any]:
     """The finished nodes to go on from. Online, one whose child must be fitted again is itself no longer right."""
-    if job.children != "online":
+    if job.children == "true":
         return finished
     kept: dict[str, Any] = {}
     for name in reversed(job.plan.fitted):
         if name in finished and all(child == job.plan.target or child in kept for child in job.plan.children(name)):
             kept[name] = finished[name]
+    if isinstance(states, HonestChildren) and len(kept) < len(job.plan.fitted) and not states.restorable(kept):
+        return {}
     return kept
 
 
@@ -246,118 +277,44 @@ def _waves(job: _Job, names: list[str]) -> list[list[str]]:
     return waves
 
 
-class _Children:
-    """Where a node's child states and its estimate so far come from."""
-
-    def start(self, finished: Maps, bar: Progress) -> None:
-        """Before the first node is fitted."""
-
-    def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
-        raise NotImplementedError
-
-    def estimate(
-        self, place: int, name: str, local: LocalMap, states: list[Tensor], seeds: list[Tensor], maps: tuple
-    ) -> Tensor | None:
-        return repair(local, states, seeds, maps)
-
-    def observed(self, place: int, name: str, y: Tensor | None, found: Tensor) -> None:
-        """A source was taken."""
-
-    def fitted(self, name: str, wiener: WienerMap) -> None:
-        """A map was solved."""
-
-    def finish(self, wave: list[str]) -> None:
-        """The wave's nodes have all their maps."""
-
-    def close(self) -> None:
-        """Nothing more is fitted, done or interrupted."""
-
-
-class _True(_Children):
-    """The paper's calibration: true activations, nodes independent of each other."""
-
-    def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
-        return [point.values[name] for name in names]
-
-
-class _Online(_Children):
-    """Repaired full-target states of the children, carried per batch in memory or, beyond the budget, on disk."""
-
-    def __init__(self, job: _Job) -> None:
-        self._job = job
-        self._carry = Carry(job.spare())
-        self._last_reader = {child: name for name in reversed(job.plan.fitted) for child in job.plan.children(name)}
-
-    def start(self, finished: Maps, bar: Progress) -> None:
-        """The target's states, and on resuming those of every finished node, in one reverse pass per batch."""
-        plan = self._job.plan
-        needed = {plan.target} | {
-            child for name in plan.fitted if name not in finished for child in plan.children(name)
-        }
-        frontiers = {name: plan.children(name) for name in finished}
-        channels = {name: plan.boundary[name].channels for name in plan.boundaries}
-        for place, x in bar.batches(self._job.data, "starting states"):
-            point = Linearisation(plan.graph, frontiers, x, keep=[plan.target])
-            top = point.values[plan.target]
-            for name, state in walk(point, plan.dag, finished, channels, top, channels[plan.target]).items():
-                if name in needed:
-                    self._carry.put(name, place, state)
-
-    def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
-        return [self._carry.get(name, place) for name in names]
-
-    def estimate(
-        self, place: int, name: str, local: LocalMap, states: list[Tensor], seeds: list[Tensor], maps: tuple
-    ) -> Tensor | None:
-        return self._carry.get(name, place) if maps else None
-
-    def observed(self, place: int, name: str, y: Tensor | None, found: Tensor) -> None:
-        self._carry.put(f"{name} source", place, found)
-
-    def fitted(self, name: str, wiener: WienerMap) -> None:
-        """Advance every batch's estimate by the new map; no derivative is needed again."""
-        for place in range(len(self._job.data.sizes)):
-            y = self._carry.get(name, place) if self._carry.has(name, place) else None
-            self._carry.put(name, place, advance(y, wiener, self._carry.get(f"{name} source", place)))
-
-    def finish(self, wave: list[str]) -> None:
-        for name in wave:
-            self._carry.drop(f"{name} source")
-            for child in self._job.plan.children(name):
-                if self._last_reader[child] == name:
-                    self._carry.drop(child)
-
-    def close(self) -> None:
-        self._carry.close()
-
-
-def _fit(job: _Job, wave: list[str], states: _Children, bar: Progress) -> dict[str, tuple[tuple[WienerMap, ...], list]]:
+def _fit(
+    job: _Job, wave: list[str], states: TrueChildren, bar: Progress
+) -> dict[str, tuple[tuple[WienerMap, ...], list]]:
     """All maps of the wave's nodes, stage by stage, with diagnostics."""
     maps: Maps = dict.fromkeys(wave, ())
     diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in wave}
     for stage in range(job.stages):
         chunks = {name: job.chunks(name) for name in wave}
-        pieces: dict[str, list] = {name: [] for name in wave}
+        pieces: dict[str, list[Solution]] = {name: [] for name in wave}
         for turn in range(max(map(len, chunks.values()))):
             active = {name: found[turn] for name, found in chunks.items() if turn < len(found)}
             moments = _pass(job, active, maps, states, bar, f"stage {stage + 1} of {job.stages}")
             for name in active:
                 found = moments.pop(name)
-                pieces[name].append(_solve(job, name, found))
                 if not turn:
-                    diagnostics[name].append(_diagnose(found, job.ridge))
+                    diagnostics[name].append(_diagnose(found))
+                pieces[name].append(_solve(job, name, found, states))
         for name in wave:
+            solution = _joined(pieces.pop(name))
             boundary = job.plan.boundary[name]
-            weights = {key: _joined([piece[key] for piece in pieces[name]]) for key in pieces[name][0]}
-            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, weights)
+            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
+            left = states.solved(name, wiener, solution)
+            told = diagnostics[name][-1]
+            told["ridge"] = float(solution.ridge.double().median())
+            if left is not None:
+                told["honest_energy"] = left
+            if job.selective and stage and left is not None and left > (1 - WORTHWHILE) * told["target_energy"]:
+                diagnostics[name].pop()
+                return {name: (maps[name], diagnostics[name])}  # selective fits go one node at a time
             maps[name] = (*maps[name], wiener)
-            states.fitted(name, wiener)
+            states.accept(name)
     return {name: (maps[name], diagnostics[name]) for name in wave}
 
 
-def _solve(job: _Job, name: str, moments: Moments) -> dict[str, Tensor]:
+def _solve(job: _Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
+    operator = job.plan.boundary[name].operator
     try:
-        return job.plan.boundary[name].operator.solve(moments, moments.ridge(job.ridge))
+        return operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
     except torch.linalg.LinAlgError as error:
         raise CalibrationError(
             f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",
@@ -366,13 +323,19 @@ def _solve(job: _Job, name: str, moments: Moments) -> dict[str, Tensor]:
         ) from error
 
 
-def _joined(pieces: list[Tensor]) -> Tensor:
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+def _joined(pieces: list[Solution]) -> Solution:
+    """The groups' solutions put together again."""
+    if len(pieces) == 1:
+        return pieces[0]
+    weights = {key: torch.cat([piece.weights[key] for piece in pieces]) for key in pieces[0].weights}
+    whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
+    ridge = torch.cat([piece.ridge for piece in pieces])
+    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None)
 
 
 @torch.no_grad()
 def _pass(
-    job: _Job, active: Mapping[str, range], maps: Maps, states: _Children, bar: Progress, label: str
+    job: _Job, active: Mapping[str, range], maps: Maps, states: TrueChildren, bar: Progress, label: str
 ) -> dict[str, Moments]:
     """One pass over the data: the next stage's moments of every active node."""
     plan = job.plan
@@ -387,11 +350,11 @@ def _pass(
             y = states.estimate(place, name, local, found, seeds, maps[name])
             observed = source(local, found, seeds, y)
             point.release(name)
-            truth = point.values[name]
+            target = point.values[name] if y is None else point.values[name] - y
             basis = plan.boundary[name].basis
-            moments[name].update(basis.analyse(observed), basis.analyse(truth if y is None else truth - y))
+            moments[name].update(basis.analyse(observed), basis.analyse(target))
             _check_finite(name, moments[name], place, point)
-            states.observed(place, name, y, observed)
+            states.observed(place, name, observed, target)
     return moments
 
 
@@ -407,10 +370,9 @@ def _empty(job: _Job, name: str, groups: range) -> Moments:
     )
 
 
-def _diagnose(moments: Moments, ridge: float) -> dict[str, float]:
-    """The effective ridge and the mean energies per sample of what the stage reads and what it is to explain."""
+def _diagnose(moments: Moments) -> dict[str, float]:
+    """Mean energies per sample of what the stage reads and of what it is to explain."""
     return {
-        "ridge": moments.ridge(ridge),
         "source_energy": float(moments.energy) / moments.count,
         "target_energy": float(moments.target) / moments.count,
     }

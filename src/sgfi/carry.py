@@ -55,6 +55,12 @@ class Carry:
         for entry in [entry for entry in (*self._held, *self._spilled) if entry[0] == key]:
             self._discard(entry)
 
+    def rename(self, key: str, new: str) -> None:
+        """Every batch of ``key`` under another name, in place of what stood there."""
+        self.drop(new)
+        self._held = {(new if name == key else name, place): value for (name, place), value in self._held.items()}
+        self._spilled = {(new if name == key else name, place): file for (name, place), file in self._spilled.items()}
+
     def close(self) -> None:
         """Forget everything and remove the folder."""
         self._held.clear()

@@ -19,12 +19,12 @@ class MapFamily:
 
     plan: Plan
     maps: Mapping[str, tuple[WienerMap, ...]]
-    ridge: float
+    ridge: float | str
     children: str
-    """``true`` (the paper) or ``online``: which child states the maps were fitted on."""
+    """``true`` (the paper), ``online`` or ``honest``: which child states the maps were fitted on."""
     samples: int
     diagnostics: Mapping[str, list[dict[str, float]]] = field(default_factory=dict)
-    """Per node and stage: the effective ridge and the unexplained share of the target's energy."""
+    """Per node and stage: the ridge, the mean energies of source and target, and the honest error where known."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts about the data, seeds and preprocessing, kept in the manifest."""
 
@@ -34,7 +34,8 @@ class MapFamily:
 
     @property
     def stages(self) -> int:
-        return len(next(iter(self.maps.values())))
+        """The most maps any node has."""
+        return max(map(len, self.maps.values()))
 
     @property
     def bytes(self) -> int:
@@ -44,6 +45,6 @@ class MapFamily:
 
     def __repr__(self) -> str:
         return (
-            f"<MapFamily {len(self.maps)} nodes x {self.stages} maps -> {self.target}, {self.children} children, "
-            f"{self.samples} samples, {self.bytes / 2**20:.1f} MiB>"
+            f"<MapFamily {len(self.maps)} nodes, up to {self.stages} maps each -> {self.target}, "
+            f"{self.children} children, {self.samples} samples, {self.bytes / 2**20:.1f} MiB>"
         )

@@ -20,9 +20,7 @@ class Progress:
 
     def __init__(self, shown: bool, passes: int, batches: int, nodes: int, done: int = 0) -> None:
         self._passes, self._pass, self._nodes, self._done = passes, 0, nodes, done
-        self._bar = tqdm(
-            total=passes * batches, disable=not shown, unit="batch", desc="calibrating", mininterval=0.5
-        )
+        self._bar = tqdm(total=passes * batches, disable=not shown, unit="batch", desc="calibrating", mininterval=0.5)
 
     def __enter__(self) -> Progress:
         return self

@@ -67,7 +67,7 @@ class Moments:
         self.energy += x.abs().square().sum(dtype=self.energy.dtype)
         self.target += y.abs().square().sum(dtype=self.target.dtype)
         self.count += x.shape[-1]
-        for place, one, two in self._pooled(x, y):
+        for place, one, two in self.pooled(x, y):
             conjugate = one.conj().resolve_conj()
             if self.full:
                 self.xx[place].baddbmm_(one, conjugate.transpose(1, 2))
@@ -84,7 +84,7 @@ class Moments:
         self.target += other.target
         self.count += other.count
 
-    def _pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    def pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Our groups and their columns: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""
         if self.partition.kind == "singleton":
             ours = slice(self.groups.start, self.groups.stop)
@@ -95,11 +95,17 @@ class Moments:
             one, two = (part[bins].transpose(0, 1).reshape(1, part.shape[1], -1) for part in (x, y))
             yield slice(place, place + 1), one, two
 
-    def mean(self) -> tuple[Tensor, Tensor]:
-        """Group means of ``X X*`` and ``Y X*`` (eq:grouped_spectral_moments)."""
+    @property
+    def columns(self) -> Tensor:
+        """(K,) spectral vectors behind each group: samples times bins."""
         sizes = self.partition.sizes[self.groups.start : self.groups.stop].to(self.xx.device)
-        weight = (self.count * sizes).to(self.energy.dtype).reshape(-1, *[1] * (self.xx.dim() - 1))
-        return self.xx / weight, self.yx / weight
+        return self.count * sizes
+
+    def mean(self, part: slice = slice(None), dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+        """Means of ``X X*`` and ``Y X*`` over a part of the groups (eq:grouped_spectral_moments)."""
+        weight = self.columns[part].to(self.energy.dtype).reshape(-1, *[1] * (self.xx.dim() - 1))
+        dtype = dtype or self.xx.dtype
+        return self.xx[part].to(dtype) / weight, self.yx[part].to(dtype) / weight
 
     def ridge(self, relative: float) -> float:
         """``rho max(mean of the diagonal over stored bins and channels, floor)`` (eq:relative_ridge)."""

@@ -7,7 +7,7 @@ on a spectrum (``apply``), and how many numbers they hold (``size``).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,10 +16,23 @@ from torch import Tensor
 from sgfi.errors import PlanError
 from sgfi.spectral.moments import Moments
 from sgfi.spectral.partition import Partition
+from sgfi.spectral.ridge import chosen, fixed, parts
 
 Weights = dict[str, Tensor]
-SOLVE_BYTES = 64 << 20
-"""Workspace of one chunk of solves."""
+Samples = Iterable[tuple[Tensor, Tensor]]
+PAPER = 0.01
+"""The paper's relative ridge."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A solved map: its weights, the ridge of each group and, where asked for, what tells a sample's leverage."""
+
+    weights: Weights
+    ridge: Tensor
+    """(K,) the shift added to each group's diagonal."""
+    whitener: Tensor | None = None
+    """(K, C, C), see :class:`~sgfi.spectral.ridge.Fit`."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +45,21 @@ class Operator:
     full: bool = True
     """Whether the fit needs full channel moments."""
 
-    def solve(self, moments: Moments, ridge: float) -> Weights:
-        return {"gain": _in_chunks(_wiener, moments, ridge)}
+    def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
+        """``ridge`` is relative (eq:relative_ridge) or ``"auto"``: chosen per group by leave-one-out on ``samples``."""
+        if ridge == "auto":
+            fit = chosen(moments, samples, whiten=whiten)
+        else:
+            fit = fixed(moments, float(ridge), whiten=whiten)
+        return Solution({"gain": fit.gain}, fit.ridge, fit.whitener)
+
+    def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
+        """(F, 1, B): how much of each sample's own target went into its prediction; ``None`` when not known."""
+        if solution.whitener is None:
+            return None
+        energy = _by_group(solution.whitener, spectrum, partition).abs().square().sum(1, keepdim=True)
+        columns = samples * partition.sizes[partition.groups].to(energy)
+        return energy / columns.reshape(-1, 1, 1)
 
     def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
         """``(F, C, B)`` -> ``(F, C, B)``."""
@@ -51,9 +77,11 @@ class Diagonal(Operator):
     name: str = "diagonal"
     full: bool = False
 
-    def solve(self, moments: Moments, ridge: float) -> Weights:
+    def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
+        """One number per channel and group leaves nothing to choose: ``"auto"`` means the paper's 0.01 here."""
+        shift = moments.ridge(PAPER if ridge == "auto" else float(ridge))
         xx, yx = moments.mean()
-        return {"gain": (yx / (xx.real + ridge)).to(moments.yx.dtype)}
+        return Solution({"gain": (yx / (xx.real + shift)).to(moments.yx.dtype)}, torch.tensor([shift]))
 
     def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
         return _spread(weights["gain"], partition).unsqueeze(-1) * spectrum
@@ -81,15 +109,19 @@ class DiagonalLowRank(Operator):
     name: str = "diagonal+rank8"
     rank: int = 8
 
-    def solve(self, moments: Moments, ridge: float) -> Weights:
-        parts = [self._fit(xx, yx, ridge) for xx, yx in _chunks(moments)]
-        dtype = moments.yx.dtype
-        return {key: torch.cat([part[key] for part in parts]).to(dtype) for key in parts[0]}
+    def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
+        """A rank is a choice of capacity already: ``"auto"`` means the paper's 0.01 here."""
+        shift = moments.ridge(PAPER if ridge == "auto" else float(ridge))
+        fits = [self._fit(*moments.mean(part, dtype), shift) for part, dtype in parts(moments)]
+        weights = {key: torch.cat([fit[key] for fit in fits]).to(moments.yx.dtype) for key in fits[0]}
+        return Solution(weights, torch.tensor([shift]))
 
     def _fit(self, xx: Tensor, yx: Tensor, ridge: float) -> Weights:
         diagonal = torch.diagonal(yx, dim1=1, dim2=2) / (torch.diagonal(xx, dim1=1, dim2=2) + ridge)
         left_over = yx - diagonal.unsqueeze(-1) * xx  # E X* of E = Y - diag X
-        factor = torch.linalg.cholesky(_regularised(xx, ridge))
+        shifted = xx.clone()
+        torch.diagonal(shifted, dim1=1, dim2=2).add_(ridge)
+        factor = torch.linalg.cholesky(shifted)
         whitened = torch.linalg.solve_triangular(factor, left_over.mH, upper=False).mH
         rank = min(self.rank, xx.shape[-1])
         left = torch.linalg.svd(whitened, full_matrices=False).U[..., :rank]
@@ -116,40 +148,6 @@ def operator_named(name: str) -> Operator:
             'operator "full", "diagonal", "gamma" or "diagonal+rank<r>"', repr(name), "Choose one of these."
         )
     return DiagonalLowRank(name=name, rank=int(ranked[1]))
-
-
-def _regularised(xx: Tensor, ridge: float) -> Tensor:
-    shifted = xx.clone()
-    torch.diagonal(shifted, dim1=-2, dim2=-1).add_(ridge)
-    return shifted
-
-
-def _wiener(xx: Tensor, yx: Tensor, ridge: float) -> Tensor:
-    """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky."""
-    factor = torch.linalg.cholesky(_regularised(xx, ridge))
-    return torch.cholesky_solve(yx.mH, factor).mH
-
-
-def _chunks(moments: Moments) -> Iterator[tuple[Tensor, Tensor]]:
-    """Group means in double precision where the device has it, a few groups at a time."""
-    double = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-    dtype = moments.xx.dtype if moments.xx.device.type == "mps" else double.get(moments.xx.dtype, moments.xx.dtype)
-    channels = moments.xx.shape[-1]
-    step = max(1, SOLVE_BYTES // (4 * channels * channels * dtype.itemsize))
-    sizes = moments.partition.sizes[moments.groups.start : moments.groups.stop].to(moments.xx.device)
-    weight = (moments.count * sizes).reshape(-1, 1, 1)
-    for start in range(0, len(moments.groups), step):
-        part = slice(start, start + step)
-        yield moments.xx[part].to(dtype) / weight[part], moments.yx[part].to(dtype) / weight[part]
-
-
-def _in_chunks(solver: Callable[[Tensor, Tensor, float], Tensor], moments: Moments, ridge: float) -> Tensor:
-    gains = torch.empty_like(moments.yx)
-    start = 0
-    for xx, yx in _chunks(moments):
-        gains[start : start + len(xx)] = solver(xx, yx, ridge)
-        start += len(xx)
-    return gains
 
 
 def _spread(gain: Tensor, partition: Partition) -> Tensor:

@@ -1,0 +1,227 @@
+"""Which child states a node is fitted on: true activations, repaired states, or honest (cross-fitted) ones."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from sgfi.boundaries import Plan
+from sgfi.carry import Carry
+from sgfi.graph import Linearisation, LocalMap
+from sgfi.progress import Batches, Progress
+from sgfi.repair import advance, repair, walk
+from sgfi.spectral import Solution, WienerMap, leave_one_out
+
+Maps = Mapping[str, Sequence[WienerMap]]
+
+
+class Job(Protocol):
+    """What the strategies need to know of a calibration."""
+
+    plan: Plan
+    ridge: float | str
+
+    @property
+    def data(self) -> Batches: ...
+
+    def spare(self) -> int: ...
+
+
+class TrueChildren:
+    """The paper's calibration: true activations, nodes independent of each other.
+
+    Also the common ground of the other two: what a strategy answers while a node is fitted.
+    """
+
+    whiten = False
+    """Whether solves must keep what tells a sample's leverage."""
+
+    def start(self, finished: Maps, bar: Progress) -> None:
+        """Before the first node is fitted."""
+
+    def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
+        return [point.values[name] for name in names]
+
+    def estimate(
+        self, place: int, name: str, local: LocalMap, states: list[Tensor], seeds: list[Tensor], maps: tuple
+    ) -> Tensor | None:
+        """The node's state after the maps it has so far."""
+        return repair(local, states, seeds, maps)
+
+    def observed(self, place: int, name: str, found: Tensor, target: Tensor) -> None:
+        """A source was taken, and this is what the next map is to make of it."""
+
+    def samples(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+        """The spectra of all sources and targets of the pass, where they are kept."""
+        return iter(())
+
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> float | None:
+        """A map was solved; the mean energy it leaves unexplained in samples it has not seen, where that is known."""
+        return None
+
+    def accept(self, name: str) -> None:
+        """The solved map stays."""
+
+    def finish(self, wave: list[str]) -> None:
+        """The wave's nodes have all their maps."""
+
+    def close(self) -> None:
+        """Nothing more is fitted, done or interrupted."""
+
+
+class OnlineChildren(TrueChildren):
+    """Repaired full-target states of the children, carried per batch in memory or, beyond the budget, on disk."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._plan = job, job.plan
+        self._carry = Carry(job.spare())
+        self._last_reader = {child: name for name in reversed(job.plan.fitted) for child in job.plan.children(name)}
+
+    def start(self, finished: Maps, bar: Progress) -> None:
+        """The target's states, and on resuming those of every finished node, in one reverse pass per batch."""
+        plan = self._plan
+        needed = self._needed(finished)
+        frontiers = {name: plan.children(name) for name in finished}
+        channels = {name: plan.boundary[name].channels for name in plan.boundaries}
+        for place, x in bar.batches(self._job.data, "starting states"):
+            point = Linearisation(plan.graph, frontiers, x, keep=[plan.target])
+            top = point.values[plan.target]
+            for name, state in walk(point, plan.dag, finished, channels, top, channels[plan.target]).items():
+                if name in needed:
+                    self._carry.put(name, place, state)
+
+    def _needed(self, finished: Maps) -> set[str]:
+        """The nodes whose states the unfinished ones will ask for."""
+        plan = self._plan
+        return {child for name in plan.fitted if name not in finished for child in plan.children(name)}
+
+    def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
+        return [self._carry.get(name, place) for name in names]
+
+    def estimate(
+        self, place: int, name: str, local: LocalMap, states: list[Tensor], seeds: list[Tensor], maps: tuple
+    ) -> Tensor | None:
+        return self._carry.get(name, place) if maps else None
+
+    def observed(self, place: int, name: str, found: Tensor, target: Tensor) -> None:
+        self._carry.put(_source(name), place, found)
+        if self.whiten or self._job.ridge == "auto":
+            self._carry.put(_target(name), place, target)
+
+    def samples(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+        analyse = self._plan.boundary[name].basis.analyse
+        for place in range(len(self._job.data.sizes)):
+            yield analyse(self._carry.get(_source(name), place)), analyse(self._carry.get(_target(name), place))
+
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> float | None:
+        """Advance every batch's estimate by the new map; no derivative is needed again."""
+        for place in range(len(self._job.data.sizes)):
+            y = self._carry.get(name, place) if self._carry.has(name, place) else None
+            self._carry.put(_next(name), place, advance(y, wiener, self._carry.get(_source(name), place)))
+        return None
+
+    def accept(self, name: str) -> None:
+        self._carry.rename(_next(name), name)
+
+    def finish(self, wave: list[str]) -> None:
+        for name in wave:
+            for key in (_source(name), _target(name), _next(name)):
+                self._carry.drop(key)
+            for child in self._plan.children(name):
+                if self._last_reader[child] == name:
+                    self._carry.drop(child)
+
+    def close(self) -> None:
+        self._carry.close()
+
+
+class HonestChildren(OnlineChildren):
+    """Online states, each from maps that did not see that very sample.
+
+    A fit flatters the samples it was made from; the next node would then be fitted on states better than any it will
+    meet. Ridge regression tells in closed form what it would have predicted without a sample (its leverage), so every
+    carried state is a leave-one-out state, and what it misses is an honest error of the map.
+    """
+
+    whiten = True
+
+    def __init__(self, job: Job, folder: Path | None) -> None:
+        super().__init__(job)
+        self._folder = folder / "states" if folder is not None else None
+
+    def restorable(self, finished: Maps) -> bool:
+        """Whether an interrupted calibration left every state that the unfinished nodes need."""
+        needed = self._needed(finished) - {self._plan.target}
+        return self._folder is not None and all(self._file(name).is_file() for name in needed)
+
+    def start(self, finished: Maps, bar: Progress) -> None:
+        for place, x in bar.batches(self._job.data, "starting states"):
+            point = Linearisation(self._plan.graph, {}, x, keep=[self._plan.target])
+            self._carry.put(self._plan.target, place, point.values[self._plan.target])
+        if finished:
+            for name in self._needed(finished) - {self._plan.target}:
+                for key, state in load_file(self._file(name)).items():
+                    self._carry.put(name, int(key), state.to(self._plan.graph.device))
+
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> float | None:
+        samples = sum(self._job.data.sizes)
+        left = 0.0
+        for place in range(len(self._job.data.sizes)):
+            target = self._carry.get(_target(name), place)
+            step = _unseen(wiener, solution, self._carry.get(_source(name), place), target, samples)
+            left += float((target - step).square().sum(dtype=torch.float64 if target.device.type != "mps" else None))
+            y = self._carry.get(name, place) if self._carry.has(name, place) else None
+            self._carry.put(_next(name), place, step if y is None else y + step)
+        return left / samples
+
+    def finish(self, wave: list[str]) -> None:
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for name in wave:
+                places = range(len(self._job.data.sizes))
+                draft = self._file(name).with_suffix(".part")
+                save_file({str(place): self._carry.get(name, place).cpu().contiguous() for place in places}, draft)
+                draft.replace(self._file(name))
+        super().finish(wave)
+        for name in wave if self._folder is not None else ():
+            for child in self._plan.children(name):
+                if self._last_reader[child] == name:
+                    self._file(child).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """The calibration is complete; nothing needs to be resumed."""
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _file(self, name: str) -> Path:
+        assert self._folder is not None
+        return self._folder / f"{self._plan.boundaries.index(name):03d}.safetensors"
+
+
+def _unseen(wiener: WienerMap, solution: Solution, observed: Tensor, target: Tensor, samples: int) -> Tensor:
+    """The map's contribution to each sample as a map fitted without that sample would have made it."""
+    basis = wiener.basis
+    spectrum = basis.analyse(observed)
+    prediction = wiener.operator.apply(wiener.weights, spectrum, wiener.partition)
+    leverage = wiener.operator.leverage(solution, spectrum, wiener.partition, samples)
+    if leverage is not None:
+        prediction = leave_one_out(prediction, basis.analyse(target), leverage)
+    return basis.synthesise(prediction)
+
+
+def _source(name: str) -> str:
+    return f"{name} source"
+
+
+def _target(name: str) -> str:
+    return f"{name} target"
+
+
+def _next(name: str) -> str:
+    return f"{name} next"

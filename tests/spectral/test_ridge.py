@@ -1,0 +1,90 @@
+"""Leave-one-out by leverage against fits that really leave one out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from sgfi.spectral import Moments, Partition, leave_one_out, operator_named
+from sgfi.spectral.ridge import GRID, chosen, fixed
+
+BINS, CHANNELS, SAMPLES = 3, 4, 9
+
+
+def spectra(noise: float = 0.5) -> tuple[Tensor, Tensor]:
+    to = torch.randn(BINS, CHANNELS, CHANNELS, dtype=torch.complex128)
+    x = torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
+    return x, to @ x + noise * torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
+
+
+def moments(x: Tensor, y: Tensor) -> Moments:
+    found = Moments.empty(Partition.of("singleton", BINS), CHANNELS, x.dtype)
+    found.update(x, y)
+    return found
+
+
+def refitted(x: Tensor, y: Tensor, shift: float) -> Tensor:
+    """Every sample predicted by a ridge fit to the others, one honest fit after the other."""
+    out = torch.empty_like(y)
+    for left_out in range(SAMPLES):
+        rest = [sample for sample in range(SAMPLES) if sample != left_out]
+        one, two = x[:, :, rest], y[:, :, rest]
+        normal = one @ one.mH + SAMPLES * shift * torch.eye(CHANNELS)
+        out[:, :, left_out] = (two @ one.mH @ torch.linalg.inv(normal) @ x[:, :, left_out, None])[..., 0]
+    return out
+
+
+@pytest.mark.parametrize("relative", [0.01, 1.0])
+def test_leverage_tells_what_a_fit_without_the_sample_predicts(relative: float) -> None:
+    x, y = spectra()
+    operator, partition = operator_named("full"), Partition.of("singleton", BINS)
+    solution = operator.solve(moments(x, y), relative, whiten=True)
+    leverage = operator.leverage(solution, x, partition, SAMPLES)
+    assert leverage is not None
+    unseen = leave_one_out(operator.apply(solution.weights, x, partition), y, leverage)
+    torch.testing.assert_close(unseen, refitted(x, y, moments(x, y).ridge(relative)))
+
+
+def test_the_chosen_ridge_is_the_one_that_refitting_would_choose() -> None:
+    x, y = spectra(noise=3.0)
+    found = moments(x, y)
+    shifts = [relative * found.ridge(1.0) for relative in GRID]
+    errors = torch.stack([(refitted(x, y, shift) - y).abs().square().sum((1, 2)) for shift in shifts])
+    best = torch.tensor(shifts)[errors.argmin(0)]
+    fit = chosen(moments(x, y), [(x[..., :5], y[..., :5]), (x[..., 5:], y[..., 5:])], whiten=True)
+    usable = errors.min(0).values < y.abs().square().sum((1, 2))
+    assert usable.any()
+    torch.testing.assert_close(fit.ridge[usable].double(), best[usable].double())
+    same = fixed(moments(x, y), float(fit.ridge[0]) / found.ridge(1.0), whiten=True)
+    torch.testing.assert_close(fit.gain[0], same.gain[0])
+
+
+def test_where_nothing_can_be_predicted_there_is_no_map() -> None:
+    x, _ = spectra()
+    y = torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
+    y[0] = 100 * y[0] * (1 + torch.arange(SAMPLES) % 2 * 1e3)
+    fit = chosen(moments(x, y), [(x, y)], whiten=True)
+    for group in range(BINS):
+        if torch.isinf(fit.ridge[group]):
+            assert torch.equal(fit.gain[group], torch.zeros_like(fit.gain[group]))
+    assert torch.isfinite(fit.gain).all()
+    assert fit.whitener is not None and torch.isfinite(fit.whitener).all()
+
+
+def test_a_dead_source_gives_zero_never_nan() -> None:
+    x, y = spectra()
+    dead = torch.zeros_like(x)
+    fit = chosen(moments(dead, y), [(dead, y)], whiten=True)
+    assert torch.equal(fit.gain, torch.zeros_like(fit.gain))
+
+
+def test_groups_share_one_choice() -> None:
+    x, y = spectra()
+    partition = Partition.of([0, 1, 0], BINS)
+    found = Moments.empty(partition, CHANNELS, x.dtype)
+    found.update(x, y)
+    fit = chosen(found, [(x, y)], whiten=False)
+    assert fit.gain.shape == (2, CHANNELS, CHANNELS)
+    assert fit.ridge.shape == (2,)
+    assert fit.whitener is None

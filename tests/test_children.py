@@ -1,0 +1,136 @@
+"""Honest children: states no map has seen, stages that stop, resumption, and the laws that must not change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sgfi
+from sgfi.errors import CalibrationError
+
+BEST = {"children": "honest", "ridge": "auto", "stages": "auto"}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(2, 5, 3, padding=1)
+        self.two = nn.Conv2d(5, 6, 3, stride=2, padding=1)
+        self.three = nn.Conv2d(6, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.three(torch.relu(self.two(torch.tanh(self.one(x)))))
+
+
+def setup(count: int = 24) -> tuple[sgfi.Plan, list[Tensor]]:
+    torch.manual_seed(1)
+    model = Net().double().eval()
+    x = torch.nn.functional.avg_pool2d(torch.randn(count, 2, 10, 10), 3, 1).double()
+    plan = sgfi.plan(sgfi.capture(model, x[:2]), "three", ["one", "two"])
+    return plan, list(x.split(7))
+
+
+def weights(family: sgfi.MapFamily) -> list[Tensor]:
+    return [tensor for maps in family.maps.values() for one in maps for tensor in one.weights.values()]
+
+
+def test_a_carried_state_comes_from_maps_that_did_not_see_its_sample() -> None:
+    """The honest error of the deepest node equals refitting without each sample in turn."""
+    plan, batches = setup(9)
+    family = sgfi.calibrate(plan, batches, children="honest", ridge=0.1, stages=1, progress=False)
+    x = torch.cat(batches)
+    everything = sgfi.calibrate(plan, [x], ridge=0.1, stages=1, progress=False)
+    shift = everything.diagnostics["two"][0]["ridge"]
+    left = 0.0
+    (state,) = plan.graph.program(("input",), ("two",))(x)
+    for place in range(len(x)):
+        rest = torch.cat([x[:place], x[place + 1 :]])
+        # The same absolute shift: the mean over one sample fewer weighs each of them more.
+        relative = sgfi.calibrate(plan, [rest], ridge=1.0, stages=1, progress=False).diagnostics["two"][0]["ridge"]
+        refit = sgfi.calibrate(plan, [rest], ridge=shift * len(x) / len(rest) / relative, stages=1, progress=False)
+        found = sgfi.invert(refit, x[place : place + 1], stage="first").states["two"]
+        left += float((found - state[place]).square().sum())
+    assert family.diagnostics["two"][0]["honest_energy"] == pytest.approx(left / len(x), rel=1e-6)
+
+
+def test_stages_stop_when_the_honest_error_no_longer_falls() -> None:
+    plan, batches = setup()
+    family = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    for told in family.diagnostics.values():
+        for before, after in itertools.pairwise(told):
+            assert after["honest_energy"] < before["honest_energy"]
+            assert after["target_energy"] == pytest.approx(before["honest_energy"], rel=1e-9)
+    assert family.stages <= 6
+
+
+def test_zero_and_linearity_hold_for_the_best_settings() -> None:
+    plan, batches = setup()
+    family = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    x = batches[0][:3]
+    top = sgfi.invert(family, x).states["three"]
+    assert torch.equal(sgfi.invert(family, x, terminal=torch.zeros_like(top)).value, torch.zeros_like(x))
+    other = torch.randn_like(top)
+    both = sgfi.invert(family, x, terminal=2 * top + 3 * other).value
+    apart = 2 * sgfi.invert(family, x, terminal=top).value + 3 * sgfi.invert(family, x, terminal=other).value
+    torch.testing.assert_close(both, apart)
+
+
+class Stopping:
+    """Batches that break off after so many reads."""
+
+    def __init__(self, batches: list[Tensor], reads: int) -> None:
+        self.batches, self.reads = batches, reads
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for batch in self.batches:
+            self.reads -= 1
+            if self.reads < 0:
+                raise KeyboardInterrupt
+            yield batch
+
+
+@pytest.mark.parametrize("reads", [9, 18, 26])
+def test_an_interrupted_honest_calibration_goes_on_to_the_same_maps(tmp_path: Path, reads: int) -> None:
+    plan, batches = setup()
+    whole = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    folder = tmp_path / "maps"
+    with pytest.raises(KeyboardInterrupt):
+        sgfi.calibrate(plan, Stopping(batches, reads), checkpoint=folder, progress=False, **BEST)  # type: ignore[arg-type]
+    resumed = sgfi.calibrate(plan, batches, checkpoint=folder, progress=False, **BEST)  # type: ignore[arg-type]
+    for one, two in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(one, two)
+    assert not (folder / "states").exists()
+
+
+def test_lost_states_mean_fitting_again_not_fitting_wrong(tmp_path: Path) -> None:
+    plan, batches = setup()
+    whole = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        sgfi.calibrate(plan, Stopping(batches, 26), checkpoint=tmp_path / "m", progress=False, **BEST)  # type: ignore[arg-type]
+    for file in (tmp_path / "m" / "states").glob("*"):
+        file.unlink()
+    resumed = sgfi.calibrate(plan, batches, checkpoint=tmp_path / "m", progress=False, **BEST)  # type: ignore[arg-type]
+    for one, two in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"ridge": "auto"}, "online"),
+        ({"ridge": "auto", "children": "true"}, "honest"),
+        ({"stages": "auto", "children": "online"}, "honest"),
+        ({"ridge": "big"}, "auto"),
+        ({"stages": "many"}, "auto"),
+        ({"children": "hones"}, "honest"),
+    ],
+)
+def test_settings_that_do_not_go_together(setting: dict, told: str) -> None:
+    plan, batches = setup()
+    with pytest.raises(CalibrationError, match=told):
+        sgfi.calibrate(plan, batches, progress=False, **setting)
