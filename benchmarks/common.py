@@ -28,6 +28,20 @@ def assets() -> Path:
     return found
 
 
+def network(name: str, size: int) -> Any:
+    """A real ImageNet network by short name, with its preprocessing."""
+    from sgfi.vision.models import load_model
+
+    weights = assets() / "weights"
+    known = {
+        "efficientnet_lite0": ("pip:efficientnet_lite0", None),
+        "deit_tiny": ("timm:deit_tiny_patch16_224", weights / "deit_tiny_patch16_224_imagenet_fp16.safetensors"),
+        "mobilenet_v2": ("torchvision:mobilenet_v2", weights / "mobilenet_v2_imagenet.safetensors"),
+    }
+    spec, file = known[name]
+    return load_model(spec, size=size) if file is None else load_model(spec, weights=str(file), size=size)
+
+
 def photographs(count: int, held_out: int, preprocessing: Any, seed: int = 123) -> tuple[Tensor, Tensor]:
     """Calibration and held-out photographs ``(N, 3, H, W)``, disjoint, drawn with a seed."""
     files = sorted((assets() / "images" / "imagenet_val").rglob("*.jpg"))

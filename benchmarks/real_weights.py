@@ -1,4 +1,4 @@
-"""Pixel cosine of EfficientNet-Lite0 (real ImageNet weights) at its deepest target, true against online children."""
+"""Pixel cosine of a real network at its deepest target: the paper's calibration, online children, honest children."""
 
 from __future__ import annotations
 
@@ -7,41 +7,57 @@ import time
 import torch
 
 import sgfi
-from benchmarks.common import parser, photographs, table, write
+from benchmarks.common import network, parser, photographs, table, write
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.vision.models import load_model
+
+MODES: dict[str, dict] = {
+    "paper": {"children": "true", "ridge": 0.01, "stages": 2},
+    "online": {"children": "online", "ridge": 0.01, "stages": 2},
+    "honest": {"children": "honest", "ridge": "auto", "stages": "auto"},
+}
 
 
 def main() -> None:
     options = parser(__doc__)
+    options.add_argument("--model", default="efficientnet_lite0", help="efficientnet_lite0, deit_tiny, mobilenet_v2")
     options.add_argument("--size", type=int, default=64)
     options.add_argument("--calibration", type=int, default=512)
     options.add_argument("--held-out", type=int, default=96)
     options.add_argument("--batch", type=int, default=32)
+    options.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
+    options.add_argument("--quiet", action="store_true")
     given = options.parse_args()
 
-    loaded = load_model("pip:efficientnet_lite0", size=given.size)
+    loaded = network(given.model, given.size)
     fit, held = photographs(given.calibration, given.held_out, loaded.preprocessing)
     plan = sgfi.plan(sgfi.capture(loaded.model, fit[:2]))
-    print(plan)
+    depths = [plan.fitted[place] for place in (2, len(plan.fitted) // 2)]
     rows, results = [], {}
-    for children in ("true", "online"):
+    for mode in given.modes:
         start = time.perf_counter()
-        family = sgfi.calibrate(plan, list(fit.split(given.batch)), children=children)
+        family = sgfi.calibrate(plan, list(fit.split(given.batch)), progress=not given.quiet, **MODES[mode])
         seconds = time.perf_counter() - start
-        cosines = {stage: cosine(family, held, stage, given.batch) for stage in ("raw", "first", "final")}
-        results[children] = {"seconds": seconds, "map_bytes": family.bytes, **cosines}
-        rows.append([children, *cosines.values(), f"{seconds:.0f}"])
-    head = ["children", "raw", "first", "final", "calibration (s)"]
-    write(
-        "real_weights",
-        {"model": loaded.spec, "fitted_nodes": len(plan.fitted), "target": plan.target, **vars(given), **results},
-        table(head, rows),
-    )
+        deepest = {stage: cosine(family, held, stage, given.batch) for stage in ("raw", "first", "final")}
+        shallower = {name: cosine(family, held, "final", given.batch, name) for name in depths}
+        results[mode] = {
+            **MODES[mode],
+            **deepest,
+            "shallower_targets_final": shallower,
+            "map_bytes": family.bytes,
+            "calibration_seconds": seconds,
+            "maps_per_node": {name: len(maps) for name, maps in family.maps.items()},
+        }
+        rows.append([mode, *deepest.values(), *shallower.values(), f"{family.bytes / 2**20:.0f} MiB"])
+        head = ["calibration", "raw", "first", "final", *(f"final from {name}" for name in depths), "maps"]
+        write(
+            f"real_weights_{given.model}_{given.size}px_c{given.calibration}",
+            {"fitted_nodes": len(plan.fitted), "target": plan.target, **vars(given), "results": results},
+            table(head, rows),
+        )
 
 
-def cosine(family: sgfi.MapFamily, images: torch.Tensor, stage: str, batch: int) -> float:
-    found = torch.cat([sgfi.invert(family, x, stage=stage).value for x in images.split(batch)])
+def cosine(family: sgfi.MapFamily, images: torch.Tensor, stage: str, batch: int, target: str | None = None) -> float:
+    found = torch.cat([sgfi.invert(family, x, target=target, stage=stage).value for x in images.split(batch)])
     return float(pixel_cosine(found, images).mean())
 
 

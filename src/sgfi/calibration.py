@@ -26,7 +26,7 @@ from sgfi.spectral import Moments, Solution, WienerMap
 from sgfi.store import Checkpoint
 
 Maps = dict[str, tuple[WienerMap, ...]]
-MOST_STAGES = 6
+MOST_STAGES = 8
 """Where ``stages="auto"`` ends at the latest."""
 WORTHWHILE = 1e-3
 """``stages="auto"`` keeps a further map only if it lowers the honest error by this share."""

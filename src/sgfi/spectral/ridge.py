@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sgfi.spectral.moments import Moments
 
-GRID = tuple(10 ** (power / 2) for power in range(-6, 5))
-"""Ridges that ``"auto"`` tries, relative to the node's mean source moment: 0.001 to 100, beside no map at all."""
+GRID = tuple(10 ** (power / 2) for power in range(-10, 5))
+"""Ridges that ``"auto"`` tries, relative to the node's mean source moment: 1e-5 to 100, beside no map at all."""
 OWN = 0.95
 """A ridge at which some sample would get more than this share of its prediction from itself is not considered."""
 SOLVE_BYTES = 64 << 20
