@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -56,6 +59,7 @@ class LocalMap:
         return self._double_backward(tangent)
 
     def _forward_mode(self, tangent: Tensor) -> tuple[Tensor, ...]:
+        _load_forward_rules()
         program, held, point = self.segment.program, self.externals, self.source.detach()
         with torch.no_grad():
             if tangent.dim() > point.dim():
@@ -91,6 +95,14 @@ class LocalMap:
 def _leaf(x: Tensor) -> Tensor:
     """``x`` without its past; a copy where it comes from inference mode, whose tensors take part in no derivative."""
     return x.clone() if x.is_inference() else x.detach()
+
+
+@cache
+def _load_forward_rules() -> None:
+    """torch compiles some forward rules on first use and warns of its own deprecated compiler; not the user's concern."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("torch._decomp.decompositions_for_jvp")
 
 
 def _lacks_rule(error: Exception) -> bool:
