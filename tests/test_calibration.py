@@ -90,7 +90,7 @@ def test_a_small_budget_means_more_passes_and_the_same_maps(
 ) -> None:
     found = plan(operator=operator)
     expected = calibrate(found, batches(), children=children)
-    job = calibration._Job(found, calibration._Data(found, batches()), 0.01, children, 2, 1)
+    job = calibration._Job(found, calibration.Batches(found, batches()), 0.01, children, 2, 1)
     least = max(job.held(name) + job.moment_bytes(name, 1) for name in found.fitted)
     passes: list[dict] = []
     real = calibration._pass
@@ -107,7 +107,7 @@ def test_a_small_budget_means_more_passes_and_the_same_maps(
 
 def test_waves_never_hold_more_than_the_budget() -> None:
     found = plan("residual")
-    whole = calibration._Job(found, calibration._Data(found, batches("residual")), 0.01, "true", 2, 10**9)
+    whole = calibration._Job(found, calibration.Batches(found, batches("residual")), 0.01, "true", 2, 10**9)
     need = {name: whole.held(name) + whole.moment_bytes(name) for name in found.fitted}
     assert len(calibration._waves(whole, list(found.fitted))) == 1
     for budget in (max(need.values()), 2 * max(need.values())):
@@ -137,7 +137,7 @@ def test_states_carried_on_disk_give_identical_maps(monkeypatch: pytest.MonkeyPa
 
 
 def test_carried_states_and_the_largest_fit_share_the_budget() -> None:
-    job = calibration._Job(plan(), calibration._Data(plan(), batches()), 0.01, "online", 2, 10**6)
+    job = calibration._Job(plan(), calibration.Batches(plan(), batches()), 0.01, "online", 2, 10**6)
     largest = max(job.held(name) + job.moment_bytes(name) for name in plan().fitted)
     assert job.spare() == 10**6 - largest
     assert calibration._Job(plan(), job.data, 0.01, "online", 2, largest - 1).spare() == 0

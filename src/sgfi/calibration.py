@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from sgfi.batches import Batches
 from sgfi.boundaries import Plan
 from sgfi.children import HonestChildren, OnlineChildren, TrueChildren
-from sgfi.errors import CalibrationError, QueryError
+from sgfi.errors import CalibrationError
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation
-from sgfi.inversion import check_input
 from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
 from sgfi.repair import source
@@ -64,7 +63,7 @@ def calibrate(
     """
     _check(ridge, children, stages)
     most = MOST_STAGES if isinstance(stages, str) else stages
-    job = _Job(plan, _Data(plan, batches), ridge, children, most, _budget(memory), selective=stages == "auto")
+    job = _Job(plan, Batches(plan, batches), ridge, children, most, _budget(memory), selective=stages == "auto")
     ledger = Checkpoint(checkpoint, job.signature(), plan) if checkpoint is not None else None
     states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)
     finished = _usable(job, states, ledger.finished()) if ledger else {}
@@ -130,67 +129,12 @@ def _budget(memory: int | str | None) -> int:
     return as_bytes(memory) if memory is not None else available() // 2
 
 
-class _Data:
-    """The calibration batches: checked, counted and the same on every pass."""
-
-    def __init__(self, plan: Plan, batches: Iterable) -> None:
-        readable_again = isinstance(batches, Iterable) or hasattr(batches, "__getitem__")
-        if isinstance(batches, (Tensor, Iterator, str, Mapping)) or not readable_again:
-            raise CalibrationError(
-                "batches that can be read several times",
-                "one-shot " * isinstance(batches, Iterator) + type(batches).__name__,
-                "Pass a list of tensors (B, ...), or a DataLoader without shuffling.",
-            )
-        self._plan, self._batches = plan, batches
-        self.marks = [self._mark(x) for x in self._read()]
-        """Size and digest of every batch: how a later pass, or a resumed calibration, knows it again."""
-        self.sizes = [size for size, _ in self.marks]
-        self.samples = sum(self.sizes)
-        if self.samples < 2:
-            raise CalibrationError(
-                "at least two calibration samples", str(self.samples), "Give more data; hundreds are usual."
-            )
-
-    def _read(self) -> Iterator[Tensor]:
-        for place, batch in enumerate(self._batches):
-            x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
-            try:
-                check_input(self._plan.graph, x)
-            except QueryError as error:
-                raise CalibrationError(error.expected, f"{error.got} in batch {place}", error.todo) from error
-            yield x.detach()
-
-    @staticmethod
-    def _mark(x: Tensor) -> tuple[int, str]:
-        """Sums would not do: a mirrored image, or samples in another order, can have the same."""
-        contents = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return len(x), hashlib.sha256(contents.data).hexdigest()
-
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
-        count = 0
-        for place, x in enumerate(self._read()):
-            if place >= len(self.marks) or self._mark(x) != self.marks[place]:
-                raise self._changed(f"a different batch at place {place}")
-            yield place, x
-            count += 1
-        if count < len(self.marks):
-            raise self._changed(f"{count} batches after {len(self.marks)} on the first pass")
-
-    @staticmethod
-    def _changed(got: str) -> CalibrationError:
-        return CalibrationError(
-            "the same batches in the same order on every pass",
-            got,
-            "Turn shuffling and random augmentation off, or put the batches into a list first.",
-        )
-
-
 @dataclass
 class _Job:
     """What is being fitted, on what, within which memory."""
 
     plan: Plan
-    data: _Data
+    data: Batches
     ridge: float | str
     children: str
     stages: int

@@ -11,10 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from sgfi.batches import Batches
 from sgfi.boundaries import Plan
 from sgfi.carry import Carry
 from sgfi.graph import Linearisation, LocalMap
-from sgfi.progress import Batches, Progress
+from sgfi.progress import Progress
 from sgfi.repair import advance, repair, walk
 from sgfi.spectral import Solution, WienerMap, leave_one_out
 

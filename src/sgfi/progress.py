@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from torch import Tensor
 from tqdm import tqdm
 
-
-class Batches(Protocol):
-    sizes: list[int]
-
-    def __iter__(self) -> Iterator[tuple[int, Tensor]]: ...
+from sgfi.batches import Batches
 
 
 class Progress:

@@ -99,7 +99,7 @@ def _leaf(x: Tensor) -> Tensor:
 
 @cache
 def _load_forward_rules() -> None:
-    """torch compiles some forward rules on first use and warns of its own deprecated compiler; not the user's concern."""
+    """torch compiles some forward rules on first use and warns of its own old compiler: not the user's affair."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         importlib.import_module("torch._decomp.decompositions_for_jvp")

@@ -1,0 +1,68 @@
+"""The calibration inputs: checked, counted, and the same on every pass."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from sgfi.boundaries import Plan
+from sgfi.errors import CalibrationError, QueryError
+from sgfi.inversion import check_input
+
+
+class Batches:
+    """Re-readable batches of inputs; a pass that differs from the first one is an error."""
+
+    def __init__(self, plan: Plan, batches: Iterable) -> None:
+        readable_again = isinstance(batches, Iterable) or hasattr(batches, "__getitem__")
+        if isinstance(batches, (Tensor, Iterator, str, Mapping)) or not readable_again:
+            raise CalibrationError(
+                "batches that can be read several times",
+                "one-shot " * isinstance(batches, Iterator) + type(batches).__name__,
+                "Pass a list of tensors (B, ...), or a DataLoader without shuffling.",
+            )
+        self._plan, self._batches = plan, batches
+        self.marks = [self._mark(x) for x in self._read()]
+        """Size and digest of every batch: how a later pass, or a resumed calibration, knows it again."""
+        self.sizes = [size for size, _ in self.marks]
+        self.samples = sum(self.sizes)
+        if self.samples < 2:
+            raise CalibrationError(
+                "at least two calibration samples", str(self.samples), "Give more data; hundreds are usual."
+            )
+
+    def _read(self) -> Iterator[Tensor]:
+        for place, batch in enumerate(self._batches):
+            x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+            try:
+                check_input(self._plan.graph, x)
+            except QueryError as error:
+                raise CalibrationError(error.expected, f"{error.got} in batch {place}", error.todo) from error
+            yield x.detach()
+
+    @staticmethod
+    def _mark(x: Tensor) -> tuple[int, str]:
+        """Sums would not do: a mirrored image, or samples in another order, can have the same."""
+        contents = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return len(x), hashlib.sha256(contents.data).hexdigest()
+
+    def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        count = 0
+        for place, x in enumerate(self._read()):
+            if place >= len(self.marks) or self._mark(x) != self.marks[place]:
+                raise self._changed(f"a different batch at place {place}")
+            yield place, x
+            count += 1
+        if count < len(self.marks):
+            raise self._changed(f"{count} batches after {len(self.marks)} on the first pass")
+
+    @staticmethod
+    def _changed(got: str) -> CalibrationError:
+        return CalibrationError(
+            "the same batches in the same order on every pass",
+            got,
+            "Turn shuffling and random augmentation off, or put the batches into a list first.",
+        )
