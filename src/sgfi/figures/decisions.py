@@ -81,27 +81,47 @@ def decision_atlas(
         right=0.99,
         top=1 - 0.55 / height,
         bottom=0.8 / height,
-        wspace=0.22,
+        wspace=0.26,
         hspace=0.28,
     )
     for row, one in enumerate(study.depths):
         _pictures(figure, grid, row, x[0], inverses[one.node], size, preprocessing)
         label = f"{depth_name(family.plan, one.node)}\n{shape_name(family.plan, one.node)}"
         figure.axes[-len(SHOWN)].set_ylabel(label, size=7.5)
-        effects = _plot(figure, grid[row, 4], "group size k", "drop − random (logits)" if row == rows // 2 else "")
+        effects = _plot(figure, grid[row, 4], "group size k", "drop − random")
         _effects(effects, [line for line in gate.lines if line.node == one.node])
-        left = _plot(figure, grid[row, 5], "share of channels replaced", "margin left" if row == rows // 2 else "")
+        left = _plot(figure, grid[row, 5], "share of channels replaced", "margin left")
         _curves(left, curves[one.node])
         if row == 0:
-            effects.set_title("effect on the margin", size=8.5)
+            effects.set_title("effect on the margin (logits)", size=8.5)
             left.set_title("deletion curves", size=8.5)
-            effects.legend(fontsize=6, frameon=False)
-            left.legend(fontsize=6, frameon=False)
+            _legend(figure, grid[min(1, rows - 1), 0], effects, rows > 1)
+        left.legend(fontsize=5.6, frameon=False, handlelength=1.2)
+    if rows > 2:
+        _told(figure, grid[2, 0], gate)
     head = title or f"Decision atlas: {len(study.names)} images, {rows} depths"
     figure.text(0.012, 1 - 0.08 / height, head, size=10.5, weight="bold", va="top")
     foot = f"{BRANCHES} Display: {RULES['natural']}; each panel on its own scale."
     figure.text(0.012, 0.06 / height, textwrap.fill(foot, 215), size=6.8, va="bottom", gid=FAINT)
     return figure
+
+
+def _legend(figure: Figure, place: Any, axes: Any, beside: bool) -> None:
+    """The key of the effects: under the source where there is room, else in the plot itself."""
+    if not beside:
+        axes.legend(fontsize=5.6, frameon=False)
+        return
+    empty = _panel(figure, place)
+    empty.legend(*axes.get_legend_handles_labels(), fontsize=6.5, frameon=False, loc="center", title_fontsize=7)
+
+
+def _told(figure: Figure, place: Any, gate: Gate) -> None:
+    """The counts of the signed gate in the empty place under the source."""
+    lines = [f"signed gate, {gate.images} images"]
+    for name, (a, b) in gate.counts().items():
+        lines.append(f"{name}: {a:.2f}–{b:.2f}" if "flip" in name else f"{name}: {a}/{b}")
+    empty = _panel(figure, place)
+    empty.text(0.5, 0.5, "\n".join(lines), size=7, ha="center", va="center", transform=empty.transAxes, linespacing=1.5)
 
 
 def _pictures(

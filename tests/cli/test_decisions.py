@@ -1,0 +1,139 @@
+"""``sgfi decide`` and ``sgfi coordinates`` on good and bad invocations."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from sgfi.cli.loading import open_family
+from sgfi.decisions.readout import decide
+from sgfi.vision.data import read_image
+
+BUILDER = """
+import torch
+
+INPUT_SHAPE = (3, 8, 8)
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = torch.nn.Conv2d(3, 12, 3, padding=1)
+        self.two = torch.nn.Conv2d(12, 8, 2, stride=2)
+        self.head = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.two(self.one(x).relu()).relu().mean((2, 3)))
+
+
+def build():
+    return Tiny()
+"""
+
+
+@pytest.fixture(scope="module")
+def here(place: Path, sgfi_command: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``maps`` of a classifier, and ``photos`` shared with the other commands' tests."""
+    folder = tmp_path_factory.mktemp("decide")
+    (folder / "classifier.py").write_text(BUILDER)
+    (folder / "photos").mkdir()
+    for file in sorted((place / "photos").glob("*.png")):
+        shutil.copy(file, folder / "photos")
+    outcome = sgfi_command(
+        "calibrate", f"{folder / 'classifier.py'}:build", "--data", folder / "photos", "--out", folder / "maps",
+        "--target", "two", "--boundaries", "one", "-q",
+    )  # fmt: skip
+    assert outcome.code == 0, outcome.all
+    return folder
+
+
+def run(sgfi_command, here: Path, command: str, out: str, *words: object):
+    return sgfi_command(command, here / "maps", here / "photos", "--out", here / out, "--count", 3, "-q", *words)
+
+
+QUICK = {"repeats": 3, "curve_repeats": 1, "resamples": 200, "sizes": [1, 4]}
+
+
+def test_decide_collects_means_and_writes_everything(sgfi_command, here: Path) -> None:
+    (here / "decide.json").write_text(json.dumps(QUICK))
+    words = ["--experiment", here / "decide.json", "--depth", "one", "--depth", "two", "--sizes", "1,2"]
+    assert run(sgfi_command, here, "decide", "none", *words).code == 6  # no means yet
+    outcome = run(sgfi_command, here, "decide", "done", *words, "--calibration", here / "photos")
+    assert outcome.code == 0, outcome.all
+    assert (here / "maps" / "means.safetensors").is_file()
+    told = json.loads((here / "done" / "results.json").read_text())
+    settings = told["study"]["settings"]
+    assert settings["sizes"] == [1, 2] and settings["repeats"] == 3 and settings["depths"] == ["one", "two"]
+    assert len(told["study"]["images"]) == 3 and len(told["gate"]["lines"]) == 4
+    with Image.open(here / "done" / "atlas.png") as picture:
+        assert picture.width > 500
+    assert "mean > 0" in outcome.out and "positive − random" in (here / "done" / "gate.md").read_text()
+    assert run(sgfi_command, here, "decide", "done", *words).code == 6  # not over what is there
+    again = run(sgfi_command, here, "decide", "done", *words, "--force", "--show", here / "photos" / "0.png")
+    assert again.code == 0, again.all
+
+
+def test_coordinates_writes_everything(sgfi_command, here: Path) -> None:
+    outcome = run(sgfi_command, here, "coordinates", "cells", "--depth", "one", "--depth", "two")
+    assert outcome.code == 0, outcome.all
+    told = json.loads((here / "cells" / "results.json").read_text())["study"]
+    assert [depth["grid"] for depth in told["depths"]] == [[8, 8], [4, 4]]
+    assert told["inversions"] == told["interventions"] == 3 * (64 + 16)
+    assert {file.name for file in (here / "cells").iterdir()} == {
+        "results.json", "tables.md", "queries.png", "support.png", "cells.png",
+    }  # fmt: skip
+    assert "self mass" in outcome.out and "Spearman" in outcome.out
+
+
+def test_only_correct_images(sgfi_command, here: Path) -> None:
+    opened = open_family(here / "maps")
+    prepared = opened.loaded.preprocessing
+    assert prepared is not None
+    files = sorted((here / "photos").glob("*.png"))
+    tops = decide(opened.family.plan.graph, torch.cat([read_image(file, prepared) for file in files])).top.tolist()
+    right = []
+    for place, (file, top) in enumerate(zip(files, tops, strict=True)):
+        label = top if place % 2 == 0 else (top + 1) % 4  # every other one under a class the model does not predict
+        (here / "labelled" / f"{label:04d}").mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, here / "labelled" / f"{label:04d}" / file.name)
+        right += [file.stem] if place % 2 == 0 else []
+    words = ["coordinates", here / "maps", here / "labelled", "--correct", "--depth", "two", "-q"]
+    outcome = sgfi_command(*words, "--count", len(right), "--out", here / "right")
+    assert outcome.code == 0, outcome.all
+    told = json.loads((here / "right" / "results.json").read_text())["study"]
+    assert sorted(told["images"]) == right
+    too_many = sgfi_command(*words, "--count", len(right) + 1, "--out", here / "more")
+    assert too_many.code == 3 and "correctly classified" in too_many.err and not (here / "more").exists()
+    unnamed = run(sgfi_command, here, "coordinates", "unnamed", "--correct")
+    assert unnamed.code == 3 and "class number" in unnamed.err
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "code", "hint"),
+    [
+        ("decide", ["--sizes", "4,x"], 3, "commas"),
+        ("decide", ["--sizes", "4,1"], 5, "rising"),
+        ("decide", ["--experiment", "nowhere.json"], 3, "JSON"),
+        ("coordinates", ["--depth", "nowhere"], 4, "name of a tensor"),
+        ("coordinates", ["--protocol", "median"], 5, "protocol"),
+        ("coordinates", ["--depth", "head"], 4, "boundaries"),
+    ],
+)
+def test_bad_use(sgfi_command, here: Path, command: str, words: list[str], code: int, hint: str) -> None:
+    outcome = run(sgfi_command, here, command, "bad", *words)
+    assert outcome.code == code and hint in outcome.err and not (here / "bad").exists()
+
+
+@pytest.mark.parametrize("command", ["decide", "coordinates"])
+def test_help_has_an_example_and_settings_are_checked(sgfi_command, here: Path, command: str) -> None:
+    outcome = sgfi_command(command, "--help")
+    assert outcome.code == 0 and f"sgfi {command}" in outcome.out
+    (here / "wrong.json").write_text('{"deepths": []}')
+    wrong = run(sgfi_command, here, command, "wrong", "--experiment", here / "wrong.json")
+    assert wrong.code == 3 and "depths" in wrong.err
