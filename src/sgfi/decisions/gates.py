@@ -96,12 +96,12 @@ class Gate:
 
 def gate(study: Study) -> Gate:
     """The gate of a study."""
-    options = {"resamples": study.settings.resamples, "seed": study.settings.seed}
+    options: dict[str, Any] = {"resamples": study.settings.resamples, "seed": study.settings.seed}
     lines = [_line(study, one, place, options) for one in study.depths for place in range(len(study.settings.sizes))]
     return Gate(tuple(lines), study.settings.protocols[0], len(study.names))
 
 
-def _line(study: Study, one: DepthOutcome, place: int, options: dict[str, int]) -> Line:
+def _line(study: Study, one: DepthOutcome, place: int, options: dict[str, Any]) -> Line:
     primary = study.settings.protocols[0]
 
     def against(kind: str, control: str) -> dict[str, Contrast]:
@@ -125,7 +125,7 @@ def _line(study: Study, one: DepthOutcome, place: int, options: dict[str, int]) 
 
 def curve_summary(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
     """tensor -> kind -> mean deletion curve with intervals, and the area with its interval."""
-    options = {"resamples": study.settings.resamples, "seed": study.settings.seed}
+    options: dict[str, Any] = {"resamples": study.settings.resamples, "seed": study.settings.seed}
     told: dict[str, dict[str, dict[str, Any]]] = {}
     for one in study.depths:
         told[one.node] = {}

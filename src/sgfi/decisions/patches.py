@@ -66,7 +66,8 @@ class CoordinateSettings:
         for key in given:
             if key not in known:
                 raise DataError(f"settings among {known}", repr(key), closest(key, known) or "Remove it.")
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+        plainly: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        return cls(**plainly)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ class CoordinateStudy:
     depths: tuple[CellOutcome, ...]
 
     @property
-    def _options(self) -> dict[str, int]:
+    def _options(self) -> dict[str, Any]:
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 
     def support(self, one: CellOutcome) -> dict[str, Interval]:
@@ -147,12 +148,11 @@ class CoordinateStudy:
         if self.settings.interventions:
             rows = [["tensor", "top − random", "counter − random", "score/drop Spearman", "largest drop"], ["---"] * 5]
             for one in self.depths:
-                found = self.effects(one)
-                said = self.ranks(one).interval
+                effects, said = self.effects(one), self.ranks(one).interval
                 rows.append(
                     [
                         one.node,
-                        *(str(found[which].interval) for which in ("top", "counter")),
+                        *(str(effects[which].interval) for which in ("top", "counter")),
                         "undefined" if said is None else str(said),
                         f"{np.abs(one.drops).max():.2g}",
                     ]

@@ -62,7 +62,8 @@ class Settings:
         for key in given:
             if key not in known:
                 raise DataError(f"settings among {known}", repr(key), closest(key, known) or "Remove it.")
-        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+        plainly: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        return cls(**plainly)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
