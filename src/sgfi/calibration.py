@@ -21,7 +21,7 @@ from sgfi.graph import Linearisation
 from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
 from sgfi.repair import source
-from sgfi.spectral import Moments, Solution, WienerMap
+from sgfi.spectral import Moments, Solution, WienerMap, workspace
 from sgfi.store import Checkpoint
 
 Maps = dict[str, tuple[WienerMap, ...]]
@@ -172,8 +172,13 @@ class _Job:
         return Moments.size(count, boundary.channels, dtype, full=boundary.operator.full)
 
     def held(self, name: str) -> int:
-        """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the whitener."""
-        return (self.stages + 1 + (self.children == "honest")) * self.map_bytes(name)
+        """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
+        boundary = self.plan.boundary[name]
+        copies = self.stages + 1 + (self.children == "honest")
+        solving = boundary.operator.full * workspace(
+            boundary.partition.count, boundary.channels, boundary.basis.dtype(self.dtype)
+        )
+        return copies * self.map_bytes(name) + solving
 
     def spare(self) -> int:
         """What the largest fit leaves of the budget."""
@@ -242,14 +247,14 @@ def _fit(
             solution = _joined(pieces.pop(name))
             boundary = job.plan.boundary[name]
             wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
-            left = states.solved(name, wiener, solution)
             told = diagnostics[name][-1]
             told["ridge"] = float(solution.ridge.double().median())
-            if left is not None:
-                told["honest_energy"] = left
-            if job.selective and stage and left is not None and left > (1 - WORTHWHILE) * told["target_energy"]:
-                diagnostics[name].pop()
-                return {name: (maps[name], diagnostics[name])}  # selective fits go one node at a time
+            honest = states.solved(name, wiener, solution)
+            if honest is not None:
+                told["missed_before"], told["missed_after"] = honest
+                if job.selective and stage and honest[1] > (1 - WORTHWHILE) * honest[0]:
+                    diagnostics[name].pop()
+                    return {name: (maps[name], diagnostics[name])}  # selective fits go one node at a time
             maps[name] = (*maps[name], wiener)
             states.accept(name)
     return {name: (maps[name], diagnostics[name]) for name in wave}

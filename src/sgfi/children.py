@@ -62,8 +62,8 @@ class TrueChildren:
         """The spectra of all sources and targets of the pass, where they are kept."""
         return iter(())
 
-    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> float | None:
-        """A map was solved; the mean energy it leaves unexplained in samples it has not seen, where that is known."""
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
+        """A map was solved; the mean energy missed before and after it in samples it has not seen, where known."""
         return None
 
     def accept(self, name: str) -> None:
@@ -120,7 +120,7 @@ class OnlineChildren(TrueChildren):
         for place in range(len(self._job.data.sizes)):
             yield analyse(self._carry.get(_source(name), place)), analyse(self._carry.get(_target(name), place))
 
-    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> float | None:
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
         for place in range(len(self._job.data.sizes)):
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
@@ -170,16 +170,17 @@ class HonestChildren(OnlineChildren):
                 for key, state in load_file(self._file(name)).items():
                     self._carry.put(name, int(key), state.to(self._plan.graph.device))
 
-    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> float | None:
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         samples = sum(self._job.data.sizes)
-        left = 0.0
+        before = after = 0.0
         for place in range(len(self._job.data.sizes)):
             target = self._carry.get(_target(name), place)
             step = _unseen(wiener, solution, self._carry.get(_source(name), place), target, samples)
-            left += float((target - step).square().sum(dtype=torch.float64 if target.device.type != "mps" else None))
+            before += _energy(target)
+            after += _energy(target - step)
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
             self._carry.put(_next(name), place, step if y is None else y + step)
-        return left / samples
+        return before / samples, after / samples
 
     def finish(self, wave: list[str]) -> None:
         if self._folder is not None:
@@ -214,6 +215,10 @@ def _unseen(wiener: WienerMap, solution: Solution, observed: Tensor, target: Ten
     if leverage is not None:
         prediction = leave_one_out(prediction, basis.analyse(target), leverage)
     return basis.synthesise(prediction)
+
+
+def _energy(tensor: Tensor) -> float:
+    return float(tensor.square().sum(dtype=torch.float64 if tensor.device.type != "mps" else None))
 
 
 def _source(name: str) -> str:

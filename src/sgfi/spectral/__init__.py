@@ -4,7 +4,17 @@ from sgfi.spectral.basis import Basis
 from sgfi.spectral.moments import Moments
 from sgfi.spectral.operators import Operator, Solution, operator_named
 from sgfi.spectral.partition import Partition
-from sgfi.spectral.ridge import leave_one_out
+from sgfi.spectral.ridge import leave_one_out, workspace
 from sgfi.spectral.wiener import WienerMap
 
-__all__ = ["Basis", "Moments", "Operator", "Partition", "Solution", "WienerMap", "leave_one_out", "operator_named"]
+__all__ = [
+    "Basis",
+    "Moments",
+    "Operator",
+    "Partition",
+    "Solution",
+    "WienerMap",
+    "leave_one_out",
+    "operator_named",
+    "workspace",
+]

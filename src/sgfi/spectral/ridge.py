@@ -15,7 +15,8 @@ GRID = tuple(10 ** (power / 2) for power in range(-10, 5))
 OWN = 0.95
 """A ridge at which some sample would get more than this share of its prediction from itself is not considered."""
 SOLVE_BYTES = 64 << 20
-"""Workspace of one chunk of solves."""
+"""Workspace of one chunk of solves, unless a single group needs more."""
+DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
 @dataclass(frozen=True)
@@ -109,9 +110,18 @@ def leave_one_out(prediction: Tensor, target: Tensor, leverage: Tensor) -> Tenso
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
     """A few groups at a time, with the precision to solve in: double where the device has it."""
-    double = {torch.float32: torch.float64, torch.complex64: torch.complex128}
-    dtype = moments.xx.dtype if moments.xx.device.type == "mps" else double.get(moments.xx.dtype, moments.xx.dtype)
-    channels = moments.xx.shape[-1]
-    step = max(1, SOLVE_BYTES // (4 * channels * channels * dtype.itemsize))
+    dtype = moments.xx.dtype if moments.xx.device.type == "mps" else DOUBLE.get(moments.xx.dtype, moments.xx.dtype)
+    step = _step(moments.xx.shape[-1], dtype)
     for start in range(0, len(moments.groups), step):
         yield slice(start, start + step), dtype
+
+
+def workspace(groups: int, channels: int, dtype: torch.dtype) -> int:
+    """Bytes of the half dozen matrices per group that a chunk of solves holds at once."""
+    wide = DOUBLE.get(dtype, dtype)
+    return 6 * min(groups, _step(channels, wide)) * channels * channels * wide.itemsize
+
+
+def _step(channels: int, dtype: torch.dtype) -> int:
+    """Groups solved at once."""
+    return max(1, SOLVE_BYTES // (6 * channels * channels * dtype.itemsize))
