@@ -22,6 +22,7 @@ from sgfi.cli.decisions import (
     Show,
     calibration_means,
     free_folder,
+    model_name,
     read_experiment,
     shown_inputs,
     studied_inputs,
@@ -78,7 +79,7 @@ def coordinates(
     told = found.as_dict()
     seconds = round(time.monotonic() - started, 1)
     folder.mkdir(parents=True, exist_ok=True)
-    head = {"command": told_command(), "maps": str(maps), "data": str(data), "model": opened.loaded.spec}
+    head = {"command": told_command(), "maps": str(maps), "data": str(data), "model": model_name(opened)}
     write_json(folder / "results.json", {**head, "seconds": seconds, "study": told})
     (folder / "tables.md").write_text(f"`{told_command()}`\n\n{found.tables()}\n", encoding="utf-8")
     _draw(opened, x, names, found, settings, folder, show)
@@ -103,7 +104,7 @@ def _draw(
     depths = [one.node for one in found.depths]
     pictures, shown = shown_inputs(opened, x, names, show)
     if settings.inversions:
-        title = f"Coordinate queries of {opened.loaded.spec}: {shown[0]}"
+        title = f"Coordinate queries of {model_name(opened)}: {shown[0]}"
         atlas = query_atlas(
             opened.family,
             pictures[:1],

@@ -92,7 +92,7 @@ def decide(
         "command": told_command(),
         "maps": str(maps),
         "data": str(data),
-        "model": opened.loaded.spec,
+        "model": model_name(opened),
         "seconds": seconds,
         "gate": judged.as_dict(),
         "deletion": curve_summary(found),
@@ -115,7 +115,7 @@ def _draw(
     from sgfi.figures.decisions import decision_atlas
 
     pictures, shown = shown_inputs(opened, x, names, show)
-    title = f"Decision atlas of {opened.loaded.spec}: {shown[0]}; effects over {len(x)} images"
+    title = f"Decision atlas of {model_name(opened)}: {shown[0]}; effects over {len(x)} images"
     figure = decision_atlas(
         opened.family, pictures[:1], found, judged, title=title, preprocessing=opened.loaded.preprocessing
     )
@@ -206,6 +206,11 @@ def shown_inputs(
         return x[:4], names[:4]
     batches = open_data(show, opened.loaded, 4, 4)
     return next(iter(batches)), batches.names
+
+
+def model_name(opened: OpenFamily) -> str:
+    """The model's spec without the folders of a file of the user's own."""
+    return Path(opened.loaded.spec).name
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:

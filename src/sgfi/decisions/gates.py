@@ -24,7 +24,8 @@ class Line:
     matched: dict[str, Contrast]
     """protocol -> top-positive drop minus activation-matched drop."""
     normalised: Interval
-    """Primary protocol: positive minus random, in units of each image's own margin."""
+    """Primary protocol: positive minus random, in units of the mean margin. Not of each image's own: one image whose
+    margin is next to nothing would be the whole mean."""
     random: Interval
     """Primary protocol: the random groups' own drop."""
     flips: dict[str, float]
@@ -65,7 +66,7 @@ class Gate:
     def table(self) -> str:
         """Markdown: one row a depth and size."""
         protocols = list(self.lines[0].positive)
-        head = ["tensor", "k", *(f"positive − random, {p}" for p in protocols), "÷ own margin"]
+        head = ["tensor", "k", *(f"positive − random, {p}" for p in protocols), "÷ mean margin"]
         head += [f"negative − random, {self.primary}", f"random, {self.primary}", "flips pos / rand"]
         rows = [head, ["---"] * len(head)]
         for line in self.lines:
@@ -117,24 +118,28 @@ def _line(study: Study, one: DepthOutcome, place: int, options: dict[str, Any]) 
         against("positive", "random"),
         against("negative", "random"),
         against("positive", "matched"),
-        bootstrap((drops["positive"] - drops["random"]) / study.margin, **options),
+        bootstrap((drops["positive"] - drops["random"]) / study.margin.mean(), **options),
         bootstrap(drops["random"], **options),
         {kind: float(np.mean(array[:, place])) for kind, array in one.flipped[primary].items()},
     )
 
 
 def curve_summary(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
-    """tensor -> kind -> mean deletion curve with intervals, and the area with its interval."""
+    """tensor -> kind -> mean deletion curve with intervals, and the area with its interval.
+
+    Means are of the margin itself, over the mean margin before any edit: a ratio of means, not a mean of ratios.
+    """
+    weight = study.margin / study.margin.mean()  # (images,)
     options: dict[str, Any] = {"resamples": study.settings.resamples, "seed": study.settings.seed}
     told: dict[str, dict[str, dict[str, Any]]] = {}
     for one in study.depths:
         told[one.node] = {}
         for kind, curves in one.curves.items():
-            left = np.array([curve.left for curve in curves])  # (images, points)
+            left = np.array([curve.left for curve in curves]) * weight[:, None]  # (images, points)
             told[one.node][kind] = {
                 "deleted": list(curves[0].deleted),
                 "left": [bootstrap(left[:, point], **options).as_dict() for point in range(left.shape[1])],
-                "area": bootstrap([curve.area for curve in curves], **options).as_dict(),
+                "area": bootstrap([curve.area for curve in curves] * weight, **options).as_dict(),
             }
     return told
 

@@ -160,7 +160,7 @@ def intervened(
 
 
 def _mask(place: Boundary, edit: Edit, state: Tensor) -> Tensor:
-    return mask(place, Query(place.name, edit.channels, edit.coords), state.dtype, state.device)
+    return mask(place, Query(place.name, edit.channels, edit.coords), state.device)
 
 
 def _along(value: Tensor, place: Boundary) -> Tensor:

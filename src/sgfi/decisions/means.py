@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.errors import CalibrationError, StoreError
-from sgfi.inversion import check_input
+from sgfi.graph import check_input
 
 FILE = "means.safetensors"
 

@@ -79,7 +79,7 @@ def support_matrices(study: CoordinateStudy, *, title: str = "") -> Figure:
     if not shown:
         raise QueryError("a study with inversions", "one without", "Run it with inversions=True.")
     figure = new_figure(3.1 * len(shown) + 0.5, 4.2)
-    grid = figure.add_gridspec(1, len(shown), left=0.09, right=0.98, top=0.8, bottom=0.27, wspace=0.3)
+    grid = figure.add_gridspec(1, len(shown), left=0.06, right=0.955, top=0.84, bottom=0.27, wspace=0.38)
     for place, one in enumerate(shown):
         axes = figure.add_subplot(grid[0, place])
         drawn = axes.imshow(one.matrix, cmap="viridis", vmin=0, interpolation="nearest")

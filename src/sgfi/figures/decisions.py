@@ -96,7 +96,7 @@ def decision_atlas(
             effects.set_title("effect on the margin (logits)", size=8.5)
             left.set_title("deletion curves", size=8.5)
             _legend(figure, grid[min(1, rows - 1), 0], effects, rows > 1)
-        left.legend(fontsize=5.6, frameon=False, handlelength=1.2)
+        left.legend(fontsize=5.6, frameon=False, handlelength=1.2, loc="lower left")
     if rows > 2:
         _told(figure, grid[2, 0], gate)
     head = title or f"Decision atlas: {len(study.names)} images, {rows} depths"
@@ -216,4 +216,4 @@ def _curves(axes: Any, found: dict[str, dict[str, Any]]) -> None:
     axes.set_xlim(0, 1.05)
     low = min(point["mean"] for curve in found.values() for point in curve["left"])
     high = max(point["mean"] for curve in found.values() for point in curve["left"])
-    axes.set_ylim(low - 0.1 * (high - low) - 0.05, high + 0.1 * (high - low) + 0.05)
+    axes.set_ylim(low - 0.35 * (high - low) - 0.05, high + 0.1 * (high - low) + 0.05)
