@@ -126,6 +126,53 @@ def test_calibrate_forced_replaces_maps(sgfi_command, model: str, place: Path, m
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
 
 
+@pytest.fixture
+def no_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("fitted before the output folder was checked")
+
+    monkeypatch.setattr(sgfi, "calibrate", refuse)
+
+
+def test_calibrate_forced_spares_what_is_not_maps(sgfi_command, model, place, tmp_path, no_fitting) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("mine")
+    words = ["--data", place / "photos", "--out", tmp_path / "thesis", "--force"]
+    outcome = sgfi_command("calibrate", model, *words)
+    assert outcome.code == 6 and "something else" in outcome.err
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_calibrate_into_a_file_is_refused(sgfi_command, model, place, tmp_path, no_fitting, force) -> None:
+    (tmp_path / "notes").write_text("mine")
+    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "notes", *force)
+    assert outcome.code == 6 and "is a file" in outcome.err
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_calibrate_spares_a_folder_that_appears_meanwhile(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
+    out, fit = tmp_path / "maps", sgfi.calibrate
+
+    def meanwhile(*args: object, **options: object) -> object:
+        out.mkdir()
+        (out / "chapter.txt").write_text("mine")
+        return fit(*args, **options)
+
+    monkeypatch.setattr(sgfi, "calibrate", meanwhile)
+    words = ["--target", "add", "--boundaries", "one", "--limit", 4, "--quiet", "--force"]
+    assert sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, *words).code == 6
+    assert (out / "chapter.txt").read_text() == "mine"
+    assert (tmp_path / "maps.partial" / "manifest.json").exists()
+
+
+def test_calibrate_forced_takes_an_empty_folder(sgfi_command, model, place, tmp_path) -> None:
+    (tmp_path / "maps").mkdir()
+    words = ["--target", "add", "--boundaries", "one", "--limit", 4, "--quiet", "--force"]
+    assert sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words).code == 0
+    assert (tmp_path / "maps" / "manifest.json").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import sgfi
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
+from sgfi.store import _replace
 from sgfi.vision.data import open_data
 
 
@@ -53,7 +53,7 @@ def calibrate(
 
       sgfi calibrate my_model.py:build --weights best.safetensors --data inputs.npy --out maps/mine
     """
-    options.free_path(out, force)
+    options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
     planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=partition, operator=operator)
@@ -79,17 +79,14 @@ def calibrate(
         raise Interrupted(
             f"Interrupted. Finished nodes are kept in {partial}; run the same command to go on."
         ) from error
-    _move(partial, out)
+    _move(partial, out, force)
     say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
     typer.echo(str(out))
 
 
-def _move(finished: Path, out: Path) -> None:
-    """A finished checkpoint folder is a map folder: it only needs its name."""
-    if out.exists():
-        old = out.with_name(f".{out.name}.old")
-        out.rename(old)
-        finished.rename(out)
-        shutil.rmtree(old)
-    else:
-        finished.rename(out)
+def _move(finished: Path, out: Path, force: bool) -> None:
+    """A finished checkpoint folder is a map folder: it only needs its name.
+
+    Fitting may have taken hours, so whether that name is still free is asked again.
+    """
+    _replace(finished, options.free_map_folder(out, force))

@@ -73,7 +73,7 @@ def shrink(
 
       sgfi maps shrink maps/resnet18 --target layer2.1.add --out maps/resnet18-shallow
     """
-    options.free_path(out, force)
+    options.free_map_folder(out, force)
     family = open_family(maps).family
     smaller = shrunk(family, stages, target)
     sgfi.save(smaller, out, overwrite=force)

@@ -56,3 +56,22 @@ def free_path(path: Path, force: bool) -> Path:
         raise StoreError("an output path that is free", f"{path}, which exists", "Choose another or pass --force.")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def free_map_folder(path: Path, force: bool) -> Path:
+    """Refuse early, before any fitting: maps may take the place of maps (with ``force``) and of nothing else."""
+    from sgfi.errors import StoreError
+    from sgfi.store import _replaceable
+
+    if path.name in ("", ".."):
+        raise StoreError("a folder with a name of its own", str(path), "Name a folder inside it.")
+    if path.exists() and not path.is_dir():
+        raise StoreError("a folder for the maps", f"{path}, which is a file", "Choose another.")
+    free_path(path, force)
+    if path.exists() and not _replaceable(path):
+        raise StoreError(
+            "a map folder or an empty folder to replace",
+            f"{path}, which holds something else",
+            "Remove it yourself, or choose another.",
+        )
+    return path
