@@ -75,11 +75,17 @@ def test_graph_of_an_unknown_model(sgfi_command, spec: str, hint: str) -> None:
 
 
 def test_plan_shows_and_draws_the_dag(sgfi_command, model: str, tmp_path: Path) -> None:
-    for name in ("plan.svg", "plan.png"):
+    for name in ("plan.svg", "plan.png", "plan.pdf"):
         outcome = sgfi_command("plan", model, "--target", "add", "--boundaries", "one", "--draw", tmp_path / name)
         assert outcome.code == 0 and "one" in outcome.out and (tmp_path / name).stat().st_size > 500
     assert "<svg" in (tmp_path / "plan.svg").read_text()
     assert sgfi_command("plan", model, "--draw", tmp_path / "plan.svg").code == 6  # in the way
+
+
+def test_plan_drawn_into_an_unknown_format(sgfi_command, model: str, tmp_path: Path) -> None:
+    outcome = sgfi_command("plan", model, "--draw", tmp_path / "plan.bmp")
+    assert outcome.code == 3 and all(suffix in outcome.err for suffix in (".svg", ".png", ".pdf"))
+    assert not (tmp_path / "plan.bmp").exists()
 
 
 def test_plan_with_an_unknown_target(sgfi_command, model: str) -> None:
@@ -182,7 +188,12 @@ def test_calibrate_forced_takes_an_empty_folder(sgfi_command, model, place, tmp_
         (["--data", "photos", "--boundaries", "one,tow", "--target", "three"], 4),
         (["--data", "photos/broken.jpg"], 3),
         (["--data", "one.png", "--target", "three", "--boundaries", "one"], 7),  # one sample is too few
-        (["--data", "photos", "--children", "imagined", "--target", "three", "--boundaries", "one"], 7),
+        (["--data", "photos", "--children", "imagined"], 2),
+        (["--data", "photos", "--ridge", "small"], 2),
+        (["--data", "photos", "--stages", "1.5"], 2),
+        (["--data", "photos", "--ridge", "-1", "--target", "three", "--boundaries", "one"], 7),
+        (["--data", "photos", "--ridge", "auto", "--children", "true"], 7),
+        (["--data", "photos", "--stages", "auto", "--children", "online"], 7),
     ],
 )
 def test_calibrate_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, words, code) -> None:
@@ -190,6 +201,16 @@ def test_calibrate_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatc
     outcome = sgfi_command("calibrate", model, "--out", tmp_path / "maps", *words)
     assert outcome.code == code, outcome.all
     assert not (tmp_path / "maps").exists()
+
+
+def test_calibrate_honestly_with_everything_chosen_by_the_data(sgfi_command, model, place, tmp_path) -> None:
+    out = tmp_path / "maps"
+    words = ["--children", "honest", "--ridge", "auto", "--stages", "auto", "--target", "add", "--boundaries", "one"]
+    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, "--quiet", *words)
+    assert outcome.code == 0, outcome.all
+    fit = json.loads((out / "manifest.json").read_text())["calibration"]
+    assert fit["children"] == "honest" and fit["ridge"] == "auto"
+    assert "honest children" in sgfi_command("maps", "info", out).out
 
 
 def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place, tmp_path, monkeypatch) -> None:

@@ -28,9 +28,20 @@ def calibrate(
     size: options.Size = None,
     limit: options.Limit = None,
     batch_size: options.BatchSize = 16,
-    ridge: Annotated[float, typer.Option(help="Relative ridge.")] = 0.01,
-    children: Annotated[str, typer.Option(help="'true' (the paper) or 'online' (better over long paths).")] = "online",
-    stages: Annotated[int, typer.Option(help="Maps per node; 2 is the paper's G and D.")] = 2,
+    ridge: Annotated[
+        str, typer.Option(help="Relative ridge, or 'auto': chosen by leave-one-out (online or honest children).")
+    ] = "0.01",
+    children: Annotated[
+        options.Children,
+        typer.Option(
+            help="true activations (the paper), online: the states inversion will hand on, "
+            "honest: those of maps that did not see the sample."
+        ),
+    ] = options.Children.online,
+    stages: Annotated[
+        str,
+        typer.Option(help="Maps per node, 2 being the paper's G and D, or 'auto': while they help (honest children)."),
+    ] = "2",
     operator: Annotated[
         str, typer.Option(help="full, diagonal, gamma or diagonal+rankN: capacity of the maps.")
     ] = "full",
@@ -53,6 +64,8 @@ def calibrate(
 
       sgfi calibrate my_model.py:build --weights best.safetensors --data inputs.npy --out maps/mine
     """
+    chosen_ridge = options.number_or_auto(ridge, float, "--ridge")
+    chosen_stages = options.number_or_auto(stages, int, "--stages")
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
@@ -67,9 +80,9 @@ def calibrate(
         family = sgfi.calibrate(
             planned,
             batches,
-            ridge=ridge,
-            children=children,
-            stages=stages,
+            ridge=chosen_ridge,
+            children=children.value,
+            stages=chosen_stages,
             memory=memory,
             checkpoint=partial,
             progress=not quiet,

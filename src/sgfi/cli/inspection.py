@@ -52,7 +52,7 @@ def plan(
     weights: options.Weights = "none",
     partial_weights: options.Partial = False,
     size: options.Size = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the boundary DAG into this .svg or .png file.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the boundary DAG into this .svg, .png or .pdf file.")] = None,
     force: options.Force = False,
 ) -> None:
     """Show where repairs would stand: the boundary DAG with axes, bins and children.
@@ -66,7 +66,7 @@ def plan(
       sgfi plan torchvision:resnet18 --target layer2.1.add --boundaries maxpool,layer1.1.add
     """
     if draw is not None:
-        options.free_path(draw, force)
+        options.check_out(draw, force, options.PICTURES)
     _, captured = capture_model(model, weights, size, partial_weights)
     planned = sgfi.plan(captured, target, options.boundary_choice(boundaries))
     typer.echo(str(planned))

@@ -14,7 +14,6 @@ import sgfi
 from sgfi.cli import options
 from sgfi.cli.loading import OpenFamily, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.errors import DataError
 from sgfi.query_text import TextQuery, parse_query
 from sgfi.vision.data import open_data
 
@@ -33,7 +32,6 @@ class Kind(str, Enum):
     images = "images"
 
 
-PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".npy", ".safetensors")
 Input = Annotated[Path, typer.Argument(help="An image, a folder of images, or an .npy/.safetensors of inputs.")]
 OneQuery = Annotated[str, typer.Option("--query", help=options.QUERY_HELP)]
 
@@ -63,11 +61,11 @@ def invert(
 
       sgfi invert maps/resnet18 photos/ --query "layer3.1.add@2,3;4,5" --out cells.safetensors
     """
-    _check_out(out, force, (*PICTURES, *NUMBERS))
+    options.check_out(out, force, (*options.PICTURES, *options.NUMBERS))
     asked = parse_query(query) if query else TextQuery()
     opened = open_family(maps, model, weights)
     x, names = _inputs(opened, data, limit)
-    if out.suffix in NUMBERS:
+    if out.suffix in options.NUMBERS:
         found = sgfi.invert(opened.family, x, asked.target, asked.channels, asked.coords, stage=stage)
         _write_numbers(found.value, out)
     else:
@@ -101,7 +99,7 @@ def atlas(
 
       sgfi atlas maps/resnet18 cat.jpg --kind coords --query "layer3.1.add@2,3;4,5"
     """
-    _check_out(out, force, PICTURES)
+    options.check_out(out, force, options.PICTURES)
     asked = parse_query(query) if query else TextQuery()
     opened = open_family(maps, model, weights)
     x, names = _inputs(opened, data, limit)
@@ -193,13 +191,6 @@ def _node(opened: OpenFamily, asked: TextQuery) -> Any:
 
 def _shown(opened: OpenFamily, asked: TextQuery) -> str:
     return str(TextQuery(_node(opened, asked).name, asked.channels, asked.coords))
-
-
-def _check_out(out: Path, force: bool, suffixes: tuple[str, ...]) -> None:
-    """Before any work is done: is this a file we can write, and may we?"""
-    if out.suffix not in suffixes:
-        raise DataError(f"a file that ends in {', '.join(suffixes)}", out.name, "Choose one of these.")
-    options.free_path(out, force)
 
 
 def _write_numbers(value: torch.Tensor, out: Path) -> None:

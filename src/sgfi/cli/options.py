@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+
+class Children(str, Enum):
+    """What a node is fitted on."""
+
+    true = "true"
+    online = "online"
+    honest = "honest"
+
+
+PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".npy", ".safetensors")
 Model = Annotated[
     str,
     typer.Argument(help="torchvision:NAME, timm:NAME, hf:NAME, pip:efficientnet_lite0, or path/to/file.py:build."),
@@ -46,6 +57,26 @@ def boundary_choice(text: str) -> str | list[str]:
     if text in ("stage", "full"):
         return text
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def number_or_auto(text: str, kind: type[int] | type[float], option: str) -> int | float | str:
+    """A number, or the word ``auto``; anything else is wrong use."""
+    if text == "auto":
+        return text
+    try:
+        return kind(text)
+    except ValueError:
+        wanted = "a whole number" if kind is int else "a number"
+        raise typer.BadParameter(f"{text!r} is neither {wanted} nor 'auto'.", param_hint=option) from None
+
+
+def check_out(out: Path, force: bool, suffixes: tuple[str, ...]) -> None:
+    """Before any work is done: is this a file we can write, and may we?"""
+    from sgfi.errors import DataError
+
+    if out.suffix not in suffixes:
+        raise DataError(f"a file that ends in {', '.join(suffixes)}", out.name, "Choose one of these.")
+    free_path(out, force)
 
 
 def free_path(path: Path, force: bool) -> Path:
