@@ -108,6 +108,25 @@ def test_hugging_face_image_model_from_a_folder(tmp_path: Path) -> None:
     assert "input" in sgfi.capture(loaded.model, loaded.example).nodes
 
 
+def test_hugging_face_token_model_is_refused_in_plain_words(tmp_path: Path) -> None:
+    from transformers import GPT2Config
+
+    GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=8).save_pretrained(tmp_path)
+    with pytest.raises(DataError, match=r"does not support yet.*\(B, L, D\).*file\.py:build"):
+        load_model(f"hf:{tmp_path}", "none")
+
+
+def test_a_module_from_embeddings_as_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.py"
+    path.write_text(
+        "import torch\nINPUT_SHAPE = (5, 4)\n"
+        "def build():\n    return torch.nn.Sequential(torch.nn.LayerNorm(4), torch.nn.Linear(4, 6))\n"
+    )
+    loaded = load_model(f"{path}:build", size=7)
+    assert loaded.input_shape == (7, 4) and loaded.preprocessing is None
+    assert "input" in sgfi.capture(loaded.model, loaded.example).nodes
+
+
 def test_no_network_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     import torchvision
 
