@@ -91,9 +91,7 @@ def local_map(model: Tiny, values: Mapping[str, Tensor], v: str, u: str, held: f
     return run
 
 
-def dense_jacobian(
-    model: Tiny, x: Tensor, v: str, u: str, held: frozenset[str] = frozenset()
-) -> Tensor:
+def dense_jacobian(model: Tiny, x: Tensor, v: str, u: str, held: frozenset[str] = frozenset()) -> Tensor:
     """``J_{u<-v}`` sample by sample, (B, |u|, |v|)."""
     rows = []
     for one in x.split(1):
@@ -114,18 +112,12 @@ def candidates(model: Tiny, boundaries: Sequence[str], v: str) -> set[str]:
     return found
 
 
-def frontier(
-    model: Tiny, boundaries: Sequence[str], target: str, v: str, keep_nested: bool = False
-) -> list[str]:
+def frontier(model: Tiny, boundaries: Sequence[str], target: str, v: str, keep_nested: bool = False) -> list[str]:
     """Deepest non-overlapping children of ``v`` on paths to the target (app:notation_axes)."""
     useful = {b for b in boundaries if b == target or target in downstream(model, b)}
     found = candidates(model, [b for b in boundaries if b in useful], v) & useful
     below = {u: downstream(model, u) for u in found}
-    return [
-        u
-        for u in boundaries
-        if u in found and (keep_nested or not any(w in below[u] for w in found))
-    ]
+    return [u for u in boundaries if u in found and (keep_nested or not any(w in below[u] for w in found))]
 
 
 # --------------------------------------------------------------------------- the spectrum
@@ -371,9 +363,7 @@ class Oracle:
             repaired[v] = self.fit_node(v, x, true, repaired)
         return self
 
-    def fit_node(
-        self, v: str, x: Tensor, true: Mapping[str, Tensor], repaired: Mapping[str, Tensor]
-    ) -> Tensor:
+    def fit_node(self, v: str, x: Tensor, true: Mapping[str, Tensor], repaired: Mapping[str, Tensor]) -> Tensor:
         """Fit ``v`` and return its repaired state on the calibration inputs."""
         online = self.setting.children == "online" and not self.has("true children online")
         in_source = online and not self.has("true children online in source")

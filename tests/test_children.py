@@ -137,3 +137,16 @@ def test_settings_that_do_not_go_together(setting: dict, told: str) -> None:
     plan, batches = setup()
     with pytest.raises(CalibrationError, match=told):
         sgfi.calibrate(plan, batches, progress=False, **setting)
+
+
+def test_operators_whose_leverage_is_not_known_are_refused() -> None:
+    plan, batches = setup()
+    ranked = sgfi.plan(plan.graph, "three", ["one", "two"], operator="diagonal+rank2")
+    with pytest.raises(CalibrationError, match=r"diagonal\+rank2"):
+        sgfi.calibrate(ranked, batches, children="honest", progress=False)
+    diagonal = sgfi.plan(plan.graph, "three", ["one", "two"], operator="diagonal")
+    with pytest.raises(CalibrationError, match="full operator"):
+        sgfi.calibrate(diagonal, batches, children="online", ridge="auto", progress=False)
+    honest = sgfi.calibrate(diagonal, batches, children="honest", progress=False)
+    online = sgfi.calibrate(diagonal, batches, children="online", progress=False)
+    assert not torch.equal(weights(honest)[0], weights(online)[0])

@@ -258,9 +258,11 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_provenance_must_be_json(tmp_path: Path) -> None:
-    found = sgfi.calibrate(family().plan, [inputs()], progress=False, provenance={"tensor": inputs()})
-    with pytest.raises(StoreError, match="provenance"):
-        sgfi.save(found, tmp_path / "maps")
+    """Told before anything is fitted or written."""
+    with pytest.raises(SgfiError, match="provenance"):
+        sgfi.calibrate(
+            family().plan, [inputs()], progress=False, provenance={"tensor": inputs()}, checkpoint=tmp_path / "maps"
+        )
     assert not list(tmp_path.iterdir())
 
 
@@ -377,3 +379,26 @@ def test_a_loaded_family_refuses_what_the_fitted_one_refuses(saved: Path) -> Non
     loaded = sgfi.load(saved, graph())
     with pytest.raises(PlanError, match="among the boundaries"):
         sgfi.invert(loaded, inputs(2), target="conv1")
+
+
+def test_weights_changed_after_the_fit_are_noticed(tmp_path: Path) -> None:
+    """In memory, in the manifest, and when the same checkpoint folder is asked for again."""
+    torch.manual_seed(3)
+    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.Conv2d(3, 4, 3)).eval()
+    x = torch.randn(6, 2, 8, 8)
+    plan = sgfi.plan(sgfi.capture(model, x), "1", ["0"])
+    family = sgfi.calibrate(plan, [x], progress=False, checkpoint=tmp_path / "ck")
+    old = family.fingerprint
+    with torch.no_grad():
+        model[0].weight.mul_(2)
+    with pytest.raises(SgfiError, match="changed since"):
+        sgfi.invert(family, x)
+    with pytest.raises(SgfiError, match="another model"):
+        sgfi.calibrate(plan, [x], progress=False, checkpoint=tmp_path / "ck")
+    sgfi.save(family, tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "manifest.json").read_text())["model"]["fingerprint"] == old
+    with pytest.raises(SgfiError, match="checkpoint"):
+        sgfi.load(tmp_path / "saved", model)
+    afresh = sgfi.calibrate(plan, [x], progress=False)
+    assert afresh.fingerprint != old
+    sgfi.invert(afresh, x)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.errors import CalibrationError, QueryError
-from sgfi.inversion import check_input
+from sgfi.graph import check_input
 
 
 class Batches:

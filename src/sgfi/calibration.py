@@ -62,6 +62,8 @@ def calibrate(
     loaded when done. Without it finished maps stay in memory beyond the budget.
     """
     _check(ridge, children, stages)
+    _check_plan(plan, ridge, children)
+    told = _plain_json(provenance or {})
     most = MOST_STAGES if isinstance(stages, str) else stages
     job = _Job(plan, Batches(plan, batches), ridge, children, most, _budget(memory), selective=stages == "auto")
     ledger = Checkpoint(checkpoint, job.signature(), plan) if checkpoint is not None else None
@@ -77,6 +79,7 @@ def calibrate(
                 states.start({name: maps for name, (maps, _) in finished.items()}, bar)
             for wave in waves:
                 fitted = _fit(job, wave, states, bar)
+                states.keep(wave)
                 for name in wave:
                     finished[name] = ledger.keep(name, *fitted[name]) if ledger else fitted[name]
                 states.finish(wave)
@@ -89,8 +92,9 @@ def calibrate(
         ridge=ridge,
         children=children,
         samples=job.data.samples,
+        fingerprint=job.model,
         diagnostics={name: finished[name][1] for name in plan.fitted},
-        provenance=dict(provenance or {}),
+        provenance=told,
     )
     if ledger:
         ledger.close(family)
@@ -117,6 +121,32 @@ def _check(ridge: float | str, children: str, stages: int | str) -> None:
         )
     if stages != "auto" and (not isinstance(stages, int) or isinstance(stages, bool) or stages < 1):
         raise CalibrationError('one stage or more, or "auto"', repr(stages), "The paper uses 2.")
+
+
+def _check_plan(plan: Plan, ridge: float | str, children: str) -> None:
+    if not isinstance(plan, Plan):
+        raise CalibrationError("a plan", type(plan).__name__, "Pass sgfi.plan(graph, ...).")
+    for name in plan.fitted:
+        operator = plan.boundary[name].operator
+        if ridge == "auto" and operator.name != "full":
+            raise CalibrationError(
+                'the full operator with ridge="auto"', f"{operator.name!r} at {name!r}", "Give this plan a number."
+            )
+        if children == "honest" and not operator.tells_leverage:
+            raise CalibrationError(
+                'an operator whose leverage is known with children="honest"',
+                f"{operator.name!r} at {name!r}",
+                'Use children="online", or the full or diagonal operator.',
+            )
+
+
+def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return json.loads(json.dumps(dict(provenance)))
+    except (TypeError, ValueError) as error:
+        raise CalibrationError(
+            "provenance that JSON can hold", str(error), "Use plain numbers, text, lists and mappings."
+        ) from error
 
 
 def _strategy(job: _Job, folder: Path | None) -> TrueChildren:
@@ -254,6 +284,7 @@ def _fit(
                 told["missed_before"], told["missed_after"] = honest
                 if job.selective and stage and honest[1] > (1 - WORTHWHILE) * honest[0]:
                     diagnostics[name].pop()
+                    bar.skip(job.stages - stage - 1)
                     return {name: (maps[name], diagnostics[name])}  # selective fits go one node at a time
             maps[name] = (*maps[name], wiener)
             states.accept(name)

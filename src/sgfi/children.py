@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sgfi.batches import Batches
 from sgfi.boundaries import Plan
 from sgfi.carry import Carry
+from sgfi.errors import StoreError
 from sgfi.graph import Linearisation, LocalMap
 from sgfi.progress import Progress
 from sgfi.repair import advance, repair, walk
@@ -69,8 +71,11 @@ class TrueChildren:
     def accept(self, name: str) -> None:
         """The solved map stays."""
 
+    def keep(self, wave: list[str]) -> None:
+        """The wave's nodes have all their maps, which are about to be kept."""
+
     def finish(self, wave: list[str]) -> None:
-        """The wave's nodes have all their maps."""
+        """The wave's maps are kept."""
 
     def close(self) -> None:
         """Nothing more is fitted, done or interrupted."""
@@ -182,14 +187,23 @@ class HonestChildren(OnlineChildren):
             self._carry.put(_next(name), place, step if y is None else y + step)
         return before / samples, after / samples
 
-    def finish(self, wave: list[str]) -> None:
-        if self._folder is not None:
+    def keep(self, wave: list[str]) -> None:
+        """What a resumed calibration could not work out again: the leave-one-out states."""
+        if self._folder is None:
+            return
+        places = range(len(self._job.data.sizes))
+        try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for name in wave:
-                places = range(len(self._job.data.sizes))
                 draft = self._file(name).with_suffix(".part")
                 save_file({str(place): self._carry.get(name, place).cpu().contiguous() for place in places}, draft)
                 draft.replace(self._file(name))
+        except (OSError, SafetensorError) as error:  # the latter is how it reports a full disk
+            raise StoreError(
+                "room and permission to keep the states of a finished node", str(error), "Free space and run again."
+            ) from error
+
+    def finish(self, wave: list[str]) -> None:
         super().finish(wave)
         for name in wave if self._folder is not None else ():
             for child in self._plan.children(name):

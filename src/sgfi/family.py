@@ -23,6 +23,10 @@ class MapFamily:
     children: str
     """``true`` (the paper), ``online`` or ``honest``: which child states the maps were fitted on."""
     samples: int
+    fingerprint: str
+    """Of the weights the maps were fitted on."""
+    forced: bool = False
+    """Loaded for other weights on purpose."""
     diagnostics: Mapping[str, list[dict[str, float]]] = field(default_factory=dict)
     """Per node and stage: the ridge, the mean energies of source and target, and the honest error where known."""
     provenance: Mapping[str, Any] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from sgfi.boundaries import Boundary, BoundaryDag
 from sgfi.errors import QueryError
 from sgfi.family import MapFamily
-from sgfi.graph import Linearisation, TensorGraph, backpropagate
+from sgfi.graph import Linearisation, backpropagate, check_input
 from sgfi.repair import walk
 
 Coord = int | tuple[int, ...]
@@ -69,11 +69,16 @@ def sweep(
     stage: str = "final",
 ) -> list[Inverse]:
     """Many queries on one batch of inputs; queries on one target share its forward and linearisation."""
+    _check_family(family)
     check_input(family.plan.graph, x)
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
-    if isinstance(queries, Query) or not all(isinstance(query, Query) for query in queries):
+    if isinstance(queries, Query) or not isinstance(queries, Iterable):
         raise QueryError("a list of sgfi.Query", type(queries).__name__, "Put every query into one list.")
+    queries = list(queries)
+    strange = [type(query).__name__ for query in queries if not isinstance(query, Query)]
+    if strange:
+        raise QueryError("a list of sgfi.Query", f"a {strange[0]} among them", "Build each with sgfi.Query(...).")
     if not queries:
         raise QueryError("at least one query", "none", "Give a list of sgfi.Query.")
     dags = [family.plan.toward(query.target or family.target) for query in queries]
@@ -91,7 +96,7 @@ def _answer(
 ) -> list[Inverse]:
     """Queries on one target. Several are stacked along a leading axis, ``(Q, B, ...)``."""
     boundary = family.plan.boundary[dag.target]
-    masks = [mask(boundary, query, x.dtype, x.device) for query in queries]
+    masks = [mask(boundary, query, x.device) for query in queries]
     sizes = [len(query.channels) if query.channels is not None else boundary.channels for query in queries]
     single = len(queries) == 1
     selector = masks[0] if single else torch.stack(masks).unsqueeze(1)  # (..., *shape), (Q, 1, ..., *shape)
@@ -119,7 +124,7 @@ def _answer(
     ]
 
 
-def mask(boundary: Boundary, query: Query, dtype: torch.dtype, device: torch.device) -> Tensor:
+def mask(boundary: Boundary, query: Query, device: torch.device) -> Tensor:
     """The shape-preserving projector P_{S,Q} of a query as a boolean tensor of the target's shape (no batch)."""
     node, basis = boundary.node, boundary.basis
     chosen = torch.ones(basis.shape, dtype=torch.bool, device=device)
@@ -144,7 +149,7 @@ def _checked_channels(channels: Sequence[int], boundary: Boundary) -> list[int]:
     wrong = [channel for channel in picked if not 0 <= channel < boundary.channels]
     if not picked or wrong or len(set(picked)) < len(picked):
         got = f"{wrong[:5]}" if wrong else "an empty list" if not picked else f"repeated entries in {picked[:20]}"
-        raise QueryError(expected, got, "Leave channels out to select all of them.")
+        raise QueryError(expected, got, f"Channels run from 0 to {boundary.channels - 1}; leave them out for all.")
     return picked
 
 
@@ -163,7 +168,10 @@ def _checked_coords(coords: Sequence[Coord], boundary: Boundary) -> list[tuple[i
     ]
     if not picked or wrong or len(set(picked)) < len(picked):
         got = f"{wrong[:5]}" if wrong else "an empty list" if not picked else f"repeated entries in {picked[:20]}"
-        raise QueryError(expected, got, "Leave coords out to select all of them.")
+        form = f"[{', '.join(['0'] * len(sizes))}]" if len(sizes) == 1 else f"[({', '.join(['0'] * len(sizes))})]"
+        raise QueryError(
+            expected, got, f"Each takes {len(sizes)} number(s), as in coords={form}; leave them out for all."
+        )
     return picked
 
 
@@ -185,28 +193,23 @@ def _is_integer(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool)
 
 
-def check_input(graph: TensorGraph, x: Tensor) -> None:
-    """Shape, dtype, device and finiteness of a batch of inputs."""
-    sizes = graph.input.shape[1:]
-    shape = "(B, " + ", ".join(map(str, sizes)) + ")"
-    if not isinstance(x, Tensor):
-        raise QueryError(f"a tensor of shape {shape}", type(x).__name__, "Convert it with torch.as_tensor.")
-    if x.dim() != len(sizes) + 1 or tuple(x.shape[1:]) != sizes or len(x) == 0:
-        raise QueryError(f"inputs of shape {shape}", str(tuple(x.shape)), "Capture fixes every size but the batch.")
-    if x.dtype != graph.input.dtype:
+def _check_family(family: MapFamily) -> None:
+    if not isinstance(family, MapFamily):
+        raise QueryError("a map family", type(family).__name__, "Pass what sgfi.calibrate or sgfi.load returned.")
+    if not family.forced and family.plan.graph.fingerprint != family.fingerprint:
         raise QueryError(
-            f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast."
+            f"the weights the maps were fitted on, {family.fingerprint[:16]}...",
+            f"weights that have changed since, {family.plan.graph.fingerprint[:16]}...",
+            "Maps of one checkpoint fail on another: restore the weights or calibrate again.",
         )
-    if x.device != graph.device:
-        raise QueryError(f"inputs on {graph.device}", str(x.device), "Move them to the model's device.")
-    if not torch.isfinite(x).all():
-        raise QueryError("finite inputs", "NaN or infinity", "Clean or drop the affected samples.")
 
 
 def _checked_terminal(terminal: Tensor, state: Tensor) -> Tensor:
     if not isinstance(terminal, Tensor) or terminal.shape != state.shape or terminal.dtype != state.dtype:
         got = f"{terminal.dtype} {tuple(terminal.shape)}" if isinstance(terminal, Tensor) else type(terminal).__name__
-        raise QueryError(f"a terminal of the target's {state.dtype} {tuple(state.shape)}", got, "Match it.")
+        raise QueryError(
+            f"a terminal of the target's {state.dtype} {tuple(state.shape)}", got, "Shape and dtype must match."
+        )
     if not torch.isfinite(terminal).all():
         raise QueryError("a finite terminal", "NaN or infinity", "Clean it first.")
     return terminal.detach().to(state.device)

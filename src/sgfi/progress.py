@@ -15,6 +15,7 @@ class Progress:
 
     def __init__(self, shown: bool, passes: int, batches: int, nodes: int, done: int = 0) -> None:
         self._passes, self._pass, self._nodes, self._done = passes, 0, nodes, done
+        self._batches = batches
         self._bar = tqdm(total=passes * batches, disable=not shown, unit="batch", desc="calibrating", mininterval=0.5)
 
     def __enter__(self) -> Progress:
@@ -31,6 +32,11 @@ class Progress:
         for entry in data:
             yield entry
             self._bar.update()
+
+    def skip(self, passes: int) -> None:
+        """Passes that turned out not to be needed."""
+        self._passes -= passes
+        self._bar.total = max(self._bar.n, (self._bar.total or 0) - passes * self._batches)
 
     def finished(self, nodes: int) -> None:
         self._done += nodes

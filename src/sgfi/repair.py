@@ -1,4 +1,4 @@
-"""The one local update, shared by calibration, inversion, controls and experiments.
+"""The one local update, shared by calibration and inversion.
 
 At a boundary v with frontier C_v, child states y_u and child seeds s_u::
 

@@ -94,6 +94,8 @@ def load(path: str | Path, model: nn.Module | TensorGraph, *, verify: bool = Tru
         ridge=manifest["calibration"]["ridge"],
         children=manifest["calibration"]["children"],
         samples=manifest["calibration"]["samples"],
+        fingerprint=manifest["model"]["fingerprint"],
+        forced=force,
         diagnostics=manifest["calibration"]["diagnostics"],
         provenance=manifest["provenance"],
     )
@@ -220,7 +222,7 @@ def _manifest(family: MapFamily, files: Mapping[str, dict]) -> dict[str, Any]:
         "format": FORMAT,
         "model": {
             "class": graph.model_class,
-            "fingerprint": graph.fingerprint,
+            "fingerprint": family.fingerprint,
             "input_shape": list(graph.input.shape[1:]),
             "dtype": str(graph.input.dtype).removeprefix("torch."),
             "bound": list(graph.bound),

@@ -303,3 +303,15 @@ def test_a_wrong_example_is_refused(example: object, told: str) -> None:
 def test_a_function_is_not_a_module() -> None:
     with pytest.raises(CaptureError, match=r"nn\.Module"):
         sgfi.capture(torch.tanh, torch.randn(2, 4))  # type: ignore[arg-type]
+
+
+def test_samples_that_influence_each_other_are_refused() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, track_running_stats=False)).eval()
+    with pytest.raises(CaptureError, match="influence each other"):
+        sgfi.capture(model, torch.randn(2, 2, 6, 6))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_refused_before_anything_fails(dtype: torch.dtype) -> None:
+    with pytest.raises(CaptureError, match=r"model\.float\(\)"):
+        sgfi.capture(nn.Linear(3, 3).to(dtype).eval(), torch.zeros(2, 3, dtype=dtype))

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from sgfi.decisions.readout import Decision, margin, output_name, read, usable
-from sgfi.graph import Node, TensorGraph
-from sgfi.graph import check_input
+from sgfi.graph import Node, TensorGraph, check_input
 
 
 @dataclass(frozen=True, eq=False)

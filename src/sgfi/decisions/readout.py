@@ -14,8 +14,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Boundary
 from sgfi.errors import QueryError
-from sgfi.graph import Node, TensorGraph
-from sgfi.graph import check_input
+from sgfi.graph import Node, TensorGraph, check_input
 from sgfi.spectral import Basis, Partition, operator_named
 
 

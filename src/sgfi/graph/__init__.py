@@ -1,7 +1,8 @@
 """What the model computes: the captured tensor graph, its names and axes, and its local maps."""
 
 from sgfi.graph.capture import capture
+from sgfi.graph.inputs import check_input
 from sgfi.graph.linearise import Linearisation, LocalMap, backpropagate
 from sgfi.graph.tensor_graph import Node, TensorGraph
 
-__all__ = ["Linearisation", "LocalMap", "Node", "TensorGraph", "backpropagate", "capture"]
+__all__ = ["Linearisation", "LocalMap", "Node", "TensorGraph", "backpropagate", "capture", "check_input"]

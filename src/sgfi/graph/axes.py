@@ -11,7 +11,6 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from sgfi.graph.values import is_tensor, op_name, parents, value
@@ -284,11 +283,6 @@ def _reshape(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
 def _span(shape: list, axis: int) -> tuple[str, str]:
     """Elements before an axis, and elements after it, as text (sizes may be symbolic)."""
     return str(prod(shape[:axis])), str(prod(shape[axis + 1 :]))
-
-
-def batch_axes(shape: torch.Size, batch: object) -> list[int]:
-    """Axes whose size depends on the batch symbol."""
-    return [axis for axis, size in enumerate(shape) if not isinstance(size, int) and str(batch) in str(size)]
 
 
 def describe(tensor: Tensor, batch: str) -> tuple[int | str | None, ...]:

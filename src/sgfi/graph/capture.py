@@ -35,16 +35,19 @@ def capture(model: nn.Module, example: Tensor, *, bound: Mapping[str, Any] | Non
     program = _export(model, example, dict(bound or {}))
     source = _input_placeholder(program)
     tensors = _differentiable(program.graph, source)
-    return TensorGraph(
-        nodes=NodeTable(_nodes(program.graph, source, tensors)),
+    nodes = _nodes(program.graph, source, tensors)
+    graph = TensorGraph(
+        nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
         device=example.device,
         constants=_constants(program),
         weight_names=_weight_names(program),
         bound=tuple(sorted(bound or {})),
         _fx=program.graph,
-        _tensors=_by_name(source, tensors),
+        _tensors=dict(zip((node.name for node in nodes), tensors, strict=True)),
     )
+    _check_independence(graph, example)
+    return graph
 
 
 class _Bound(nn.Module):
@@ -78,8 +81,10 @@ def _check(model: nn.Module, example: Tensor) -> None:
         raise CaptureError(
             "a floating-point example batch (B, ...)",
             got,
-            "Feed continuous inputs; for token models see sgfi.language.embedding_model.",
+            "Convert and normalise the inputs; a token model is captured from its input embeddings (B, L, D).",
         )
+    if example.dtype not in (torch.float32, torch.float64):
+        raise CaptureError("float32 or float64", str(example.dtype), "Call model.float() and convert the inputs.")
     weights = next(iter(model.parameters()), None)
     if weights is not None and weights.is_floating_point() and weights.dtype != example.dtype:
         raise CaptureError(
@@ -105,7 +110,8 @@ def _export(model: nn.Module, example: Tensor, bound: dict[str, Any]) -> Exporte
         raise CaptureError(
             "a model that torch.export can trace with a free batch size",
             f"{type(error).__name__} in {_failed_call(error)}: {str(error).strip().splitlines()[0][:300]}",
-            "Rewrite data-dependent control flow or shapes in that call, bind extra arguments with bound={...} "
+            "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control "
+            "flow or shapes in that call, bind extra arguments with bound={...} "
             "(bound tensors must broadcast over the batch), or capture the part of the model you need.",
         ) from error
     if bound:
@@ -186,6 +192,22 @@ def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Nod
     return found
 
 
-def _by_name(source: fx.Node, tensors: list[fx.Node]) -> dict[str, fx.Node]:
-    named = names.assign(tensors[1:])
-    return {"input": source} | {named[tensor][0]: tensor for tensor in tensors[1:]}
+def _check_independence(graph: TensorGraph, example: Tensor) -> None:
+    """A sample's tensors must not depend on what else is in the batch: moments count samples one by one."""
+    last = next(
+        (name for name, node in reversed(list(graph.nodes.items())) if node.shape and node.shape[0] is None), "input"
+    )
+    if example.device.type == "meta" or last == "input":
+        return
+    one = example[:1].detach()
+    program = graph.program(("input",), (last,))
+    with torch.no_grad():
+        (alone,), (together,) = program(one), program(torch.cat([one, 0.7 * one.flip(-1) + 0.3]))
+    if torch.isfinite(alone).all() and not torch.allclose(
+        together[:1], alone, rtol=1e-2, atol=1e-3 * float(alone.abs().max())
+    ):
+        raise CaptureError(
+            "a model whose samples do not influence each other",
+            f"{last!r} of one sample changes with the rest of its batch",
+            "Look for normalisation over the batch (batch norm without running statistics) or pooling across samples.",
+        )

@@ -35,6 +35,10 @@ class LocalMap:
     def vjp(self, cotangents: Sequence[Tensor]) -> Tensor:
         """``sum_u J_{u<-v}* c_u``, of the shape of ``H_v``."""
         stacked = cotangents[0].dim() > self.outputs[0].dim()
+        if not any(output.requires_grad for output in self.outputs):  # the local map is constant
+            return self.source.new_zeros(
+                cotangents[0].shape[: cotangents[0].dim() - self.outputs[0].dim()] + self.source.shape
+            )
         (pulled,) = torch.autograd.grad(
             self.outputs,
             self.source,

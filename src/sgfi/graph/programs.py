@@ -50,7 +50,7 @@ def extract(graph: TensorGraph, inputs: tuple[str, ...], outputs: tuple[str, ...
     copies = dict(made)
     holder = torch.nn.Module()
     batch = value(tensors["input"]).shape[0]  # type: ignore[attr-defined]
-    names = {node: name for name, node in tensors.items()}
+    names = graph._names
 
     for node in _needed(graph, set(sources), wanted, batch):
         if node in made:

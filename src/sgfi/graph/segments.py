@@ -36,7 +36,7 @@ class Segment:
 def find_segment(graph: TensorGraph, source: str, outputs: Iterable[str]) -> Segment:
     """Walk back from the frontier to the source, noting what is read from outside."""
     outputs = tuple(outputs)
-    names = {node: name for name, node in graph._tensors.items()}
+    names = graph._names
     downstream = _downstream(graph._fx, graph._tensors[source])
     externals: dict[str, None] = {}
     interior: set[str] = set()

@@ -101,9 +101,15 @@ class TensorGraph:
     def input(self) -> Node:
         return self.nodes["input"]
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """SHA-256 of every weight and buffer the graph reads: name, dtype, shape and bytes."""
+        """SHA-256 of every weight and buffer the graph reads as they are now: name, dtype, shape and bytes."""
+        versions = tuple(tensor._version for tensor in self.constants.values())
+        if ("fingerprint", versions) not in self._programs:
+            self._programs["fingerprint", versions] = self._digest()
+        return self._programs["fingerprint", versions]
+
+    def _digest(self) -> str:
         digest = hashlib.sha256()
         for placeholder in sorted(self.constants, key=lambda key: self.weight_names[key]):
             tensor = self.constants[placeholder].detach().cpu().contiguous()
@@ -112,9 +118,13 @@ class TensorGraph:
         return digest.hexdigest()
 
     @cached_property
+    def _names(self) -> dict[fx.Node, str]:
+        return {fx_node: name for name, fx_node in self._tensors.items()}
+
+    @cached_property
     def _ancestors(self) -> dict[str, frozenset[str]]:
         """For every named tensor, the named tensors strictly upstream of it."""
-        names = {fx_node: name for name, fx_node in self._tensors.items()}
+        names = self._names
         upstream: dict[fx.Node, frozenset[str]] = {}
         for node in self._fx.nodes:
             found: set[str] = set()
@@ -131,7 +141,7 @@ class TensorGraph:
 
     def parents(self, name: str) -> tuple[str, ...]:
         """Names of the nearest named tensors that ``name`` reads."""
-        names = {fx_node: key for key, fx_node in self._tensors.items()}
+        names = self._names
         found: dict[str, None] = {}
         stack = list(parents(self._tensors[self.nodes.canonical(name)]))
         while stack:

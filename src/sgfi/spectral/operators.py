@@ -20,8 +20,6 @@ from sgfi.spectral.ridge import chosen, fixed, parts
 
 Weights = dict[str, Tensor]
 Samples = Iterable[tuple[Tensor, Tensor]]
-PAPER = 0.01
-"""The paper's relative ridge."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +42,8 @@ class Operator:
     """One group over all bins, whatever the plan's partition."""
     full: bool = True
     """Whether the fit needs full channel moments."""
+    tells_leverage: bool = True
+    """Whether a sample's share in its own prediction is known."""
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         """``ridge`` is relative (eq:relative_ridge) or ``"auto"``: chosen per group by leave-one-out on ``samples``."""
@@ -78,10 +78,18 @@ class Diagonal(Operator):
     full: bool = False
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
-        """One number per channel and group leaves nothing to choose: ``"auto"`` means the paper's 0.01 here."""
-        shift = moments.ridge(PAPER if ridge == "auto" else float(ridge))
+        shift = moments.ridge(float(ridge))
         xx, yx = moments.mean()
-        return Solution({"gain": (yx / (xx.real + shift)).to(moments.yx.dtype)}, torch.tensor([shift]))
+        shifted = xx.real + shift
+        whitener = shifted.rsqrt() if whiten else None
+        return Solution({"gain": (yx / shifted).to(moments.yx.dtype)}, torch.tensor([shift]), whitener)
+
+    def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
+        """(F, C, B): each channel is a regression of its own."""
+        if solution.whitener is None:
+            return None
+        energy = (_spread(solution.whitener, partition).unsqueeze(-1) * spectrum).abs().square()
+        return energy / (samples * partition.sizes[partition.groups].to(energy)).reshape(-1, 1, 1)
 
     def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
         return _spread(weights["gain"], partition).unsqueeze(-1) * spectrum
@@ -108,10 +116,10 @@ class DiagonalLowRank(Operator):
 
     name: str = "diagonal+rank8"
     rank: int = 8
+    tells_leverage: bool = False
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
-        """A rank is a choice of capacity already: ``"auto"`` means the paper's 0.01 here."""
-        shift = moments.ridge(PAPER if ridge == "auto" else float(ridge))
+        shift = moments.ridge(float(ridge))
         fits = [self._fit(*moments.mean(part, dtype), shift) for part, dtype in parts(moments)]
         weights = {key: torch.cat([fit[key] for fit in fits]).to(moments.yx.dtype) for key in fits[0]}
         return Solution(weights, torch.tensor([shift]))
