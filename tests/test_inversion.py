@@ -116,7 +116,7 @@ def test_one_wrong_query_of_many_is_refused() -> None:
 
 @pytest.mark.parametrize("queries", [[], sgfi.Query(), [{"channels": [0]}], [None]])
 def test_a_sweep_wants_a_list_of_queries(queries: Any) -> None:
-    with pytest.raises(QueryError, match="[Qq]uer"):
+    with pytest.raises(QueryError, match=r"[Qq]uer"):
         sgfi.sweep(family(), inputs(), queries)
 
 
