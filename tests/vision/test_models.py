@@ -196,5 +196,5 @@ def test_weights_of_another_model(builder: Path, tmp_path: Path) -> None:
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
-    with pytest.raises(models.SgfiError, match=r"sgfi\[vision\]"):
+    with pytest.raises(models.SgfiError, match=r'pip install -e "\.\[vision\]"'):
         load_model("timm:resnet18", "none")

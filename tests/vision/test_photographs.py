@@ -33,5 +33,5 @@ def test_held_out_pictures_are_prepared_for_the_model() -> None:
 
 
 def test_a_missing_package_is_named() -> None:
-    with pytest.raises(DataError, match=r"sgfi\[demo\]"):
+    with pytest.raises(DataError, match=r'pip install -e "\.\[demo\]"'):
         _ = Photograph("x", "no_such_package", "x.png", "none").file

@@ -10,7 +10,9 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
-        print('The command line needs typer. Run: pip install "sgfi[cli]".', file=sys.stderr)
+        from sgfi.vision.extras import install
+
+        print(f"The command line needs typer. {install('cli')}", file=sys.stderr)
         raise SystemExit(1) from None
     from sgfi.cli.app import app
 

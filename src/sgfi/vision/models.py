@@ -20,10 +20,13 @@ from torch import nn
 
 from sgfi.errors import DataError, SgfiError, closest
 from sgfi.vision import preprocessing
+from sgfi.vision.extras import need
 from sgfi.vision.preprocessing import Preprocessing
 from sgfi.vision.weights import load_state
 
 Provenance = dict[str, Any]
+LIBRARY_WEIGHTS = ("pretrained", "none")
+"""Words in the place of a weights file."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +86,19 @@ def load_model(
     request = parse_spec(spec, chosen)
     with _quiet_seed():
         loaded = SCHEMES[request.scheme](request)
-    if chosen not in ("pretrained", "none"):
+    if chosen not in LIBRARY_WEIGHTS:
         load_state(loaded.model, Path(chosen), strict=strict)
     loaded.model.eval().requires_grad_(False)
     return replace(_resized(loaded, size), spec=spec, weights=chosen, strict=strict)
 
 
 def reload_model(record: Provenance) -> LoadedModel:
-    """The model of :attr:`LoadedModel.provenance`."""
+    """The model of :attr:`LoadedModel.provenance`.
+
+    Files are named as they were when the maps were made, so from another folder they must be named again.
+    """
     try:
+        _check_files(record["spec"], record["weights"])
         loaded = load_model(record["spec"], record["weights"], strict=record["strict"])
         shape = tuple(record["input_shape"])
     except KeyError as error:
@@ -108,10 +115,39 @@ def reload_model(record: Provenance) -> LoadedModel:
     )
 
 
+def told_weights(record: Provenance) -> str:
+    """Where the weights came from: a file's own function gives what it gives, trained or not."""
+    weights = str(record.get("weights", "?"))
+    if weights in LIBRARY_WEIGHTS and _source(str(record.get("spec", ""))) is not None:
+        return "as built by the file"
+    return {"none": "random"}.get(weights, weights)
+
+
+def _check_files(spec: str, weights: str) -> None:
+    source = _source(spec)
+    if source is not None and not source.is_file():
+        raise DataError(
+            "the Python file that builds the model of these maps",
+            f"nothing at {source} from this folder",
+            "Name it with --model path/to/net.py:build.",
+        )
+    if weights not in LIBRARY_WEIGHTS and not Path(weights).is_file():
+        raise DataError(
+            "the weights file of these maps",
+            f"nothing at {weights} from this folder",
+            "Name it with --weights path/to/file.",
+        )
+
+
+def _source(spec: str) -> Path | None:
+    """The Python file of ``path/to/file.py:function``; None for models of a library."""
+    head, _, function = spec.rpartition(":")
+    return Path(head) if head.endswith(".py") and function else None
+
+
 def parse_spec(spec: str, weights: str = "pretrained") -> Request:
     """``scheme:name`` or ``path/to/file.py:function``."""
-    head, colon, tail = spec.rpartition(":")
-    if colon and head.endswith(".py") and tail:
+    if _source(spec) is not None:
         return Request("file", spec, weights)
     scheme, colon, name = spec.partition(":")
     if colon and name and scheme in SCHEMES and scheme != "file":
@@ -250,18 +286,6 @@ def _run_file(path: Path) -> Any:
     except Exception as error:
         raise DataError(f"{path} to run", f"{type(error).__name__}: {error}", "Mend the file.") from error
     return module
-
-
-def need(module: str, extra: str) -> Any:
-    """Import an optional library or say which extra brings it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise SgfiError(
-            f"the package {module.split('.')[0]} to be installed",
-            str(error),
-            f'Run: pip install "sgfi[{extra}]".',
-        ) from error
 
 
 @contextmanager

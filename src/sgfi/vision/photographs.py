@@ -16,6 +16,7 @@ from PIL import Image, ImageEnhance
 
 from sgfi.errors import DataError
 from sgfi.vision.data import TensorBatches, open_image
+from sgfi.vision.extras import install
 from sgfi.vision.preprocessing import Preprocessing, pixels
 
 
@@ -43,7 +44,7 @@ class Photograph:
             raise DataError(
                 f"the photograph {self.path} inside {self.pip_name}",
                 "no such file",
-                'Run: pip install "sgfi[demo]".',
+                install("demo"),
             )
         return root / self.path
 
