@@ -90,7 +90,9 @@ def test_plan_drawn_into_an_unknown_format(sgfi_command, model: str, tmp_path: P
 
 def test_plan_with_an_unknown_target(sgfi_command, model: str) -> None:
     outcome = sgfi_command("plan", model, "--target", "thre")
-    assert outcome.code == 4 and "'three'" in outcome.err
+    assert outcome.code == 4 and "'three'" in outcome.err and "sgfi graph" in outcome.err
+    outcome = sgfi_command("plan", model, "--target", "zzzzzzzz")
+    assert outcome.code == 4 and "sgfi graph" in outcome.err and "print(" not in outcome.err
 
 
 # calibrate
@@ -98,13 +100,20 @@ def test_plan_with_an_unknown_target(sgfi_command, model: str) -> None:
 
 def test_calibrate_counts_the_broken_image(fitted, place: Path) -> None:
     maps, outcome = fitted
-    assert "skipped broken.jpg" in outcome.err and "1 unreadable" in outcome.err
+    assert "skipped broken.jpg (" in outcome.err and outcome.err.count("broken.jpg") == 1
+    assert "1 unreadable" in outcome.err
     assert outcome.out.strip() == str(maps)
     manifest = json.loads((maps / "manifest.json").read_text())
     assert manifest["calibration"]["samples"] == 8
     assert manifest["provenance"]["data"]["skipped"] == ["broken.jpg"]
     assert manifest["provenance"]["model"]["preprocessing"]["mean"] == [0.5] * 3
     assert not maps.with_name("tiny.partial").exists()
+
+
+def test_quiet_says_nothing_of_skipped_images(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    words = ["--out", tmp_path / "a.npy", "--limit", 20]
+    assert sgfi_command("invert", maps, place / "photos", *words, "-q").err == ""
+    assert "broken.jpg" in sgfi_command("invert", maps, place / "photos", *words, "--force").err
 
 
 def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, place: Path) -> None:
@@ -422,6 +431,25 @@ def test_maps_info_reads_the_manifest_only(sgfi_command, maps: Path, tmp_path: P
     assert all(word in outcome.out for word in ("tiny.py:build", "three", "8 samples", "1 skipped", "online"))
     assert json.loads(sgfi_command("maps", "info", folder, "--json").out)["plan"]["target"] == "three"
     assert sgfi_command("maps", "info", tmp_path / "nothing").code == 6
+
+
+def test_maps_info_does_not_call_a_files_weights_pretrained(sgfi_command, maps: Path) -> None:
+    told = sgfi_command("maps", "info", maps).out
+    assert "pretrained" not in told and "as built by the file" in told
+
+
+def test_maps_of_a_file_from_another_folder(sgfi_command, maps: Path, model: str, place, tmp_path, monkeypatch) -> None:
+    moved = shutil.copytree(maps, tmp_path / "moved")
+    manifest = json.loads((moved / "manifest.json").read_text())
+    manifest["provenance"]["model"]["spec"] = "tiny.py:build"  # as made inside the model's own folder
+    (moved / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.chdir(tmp_path)
+    words = ["invert", "moved", place / "one.png", "--out", "a.npy"]
+    outcome = sgfi_command(*words)
+    assert outcome.code == 3 and "Name it with --model path/to/net.py:build" in outcome.err
+    for line in (words, ["maps", "verify", "moved", "--model-too"], ["maps", "shrink", "moved", "--out", "small"]):
+        outcome = sgfi_command(*line, "--model", model)
+        assert outcome.code == 0, outcome.all
 
 
 def test_maps_verify_accepts_what_was_written(sgfi_command, maps: Path) -> None:

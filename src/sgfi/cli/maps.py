@@ -15,6 +15,7 @@ from sgfi.cli.loading import open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
 from sgfi.store import read_manifest, verify_files
+from sgfi.vision.models import told_weights
 
 
 @command
@@ -42,6 +43,8 @@ def verify(
     weights_too: Annotated[
         bool, typer.Option("--model-too", help="Also build the model and compare its weights.")
     ] = False,
+    model: options.ModelOverride = None,
+    weights: options.WeightsOverride = None,
 ) -> None:
     """Check that every map file is there, whole and unaltered.
 
@@ -52,7 +55,7 @@ def verify(
     manifest = read_manifest(maps)
     verify_files(maps, manifest)
     if weights_too:
-        open_family(maps)
+        open_family(maps, model, weights)
     typer.echo(f"{maps}: {len(manifest['files'])} files as they were written")
 
 
@@ -62,6 +65,8 @@ def shrink(
     out: Annotated[Path, typer.Option(help="Folder for the smaller family.")],
     stages: Annotated[int | None, typer.Option(help="Keep so many maps per node (1: the first map only).")] = None,
     target: Annotated[str | None, typer.Option(help="Keep only what this shallower target needs.")] = None,
+    model: options.ModelOverride = None,
+    weights: options.WeightsOverride = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -74,7 +79,7 @@ def shrink(
       sgfi maps shrink maps/resnet18 --target layer2.1.add --out maps/resnet18-shallow
     """
     options.free_map_folder(out, force)
-    family = open_family(maps).family
+    family = open_family(maps, model, weights).family
     smaller = shrunk(family, stages, target)
     sgfi.save(smaller, out, overwrite=force)
     say(f"{_size(family.bytes)} -> {_size(smaller.bytes)}", quiet)
@@ -106,7 +111,7 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
     size = sum(entry["bytes"] for entry in manifest["files"].values())
     skipped = f", {len(data['skipped'])} skipped" if data.get("skipped") else ""
     return {
-        "model": f"{model.get('spec', manifest['model']['class'])} (weights: {model.get('weights', '?')})",
+        "model": f"{model.get('spec', manifest['model']['class'])} (weights: {told_weights(model)})",
         "fingerprint": manifest["model"]["fingerprint"][:16],
         "input": "x".join(map(str, manifest["model"]["input_shape"])),
         "target": plan["target"],

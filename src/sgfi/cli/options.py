@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
+
+Number = TypeVar("Number", int, float)
 
 
 class Children(str, Enum):
@@ -61,7 +63,7 @@ def boundary_choice(text: str) -> str | list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def number_or_auto(text: str, kind: type[int] | type[float], option: str) -> int | float | str:
+def number_or_auto(text: str, kind: type[Number], option: str) -> Number | str:
     """A number, or the word ``auto``; anything else is wrong use."""
     if text == "auto":
         return text

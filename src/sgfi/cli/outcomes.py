@@ -42,6 +42,10 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
+UNKNOWN_NODE = "the name of a tensor in the graph"
+"""How the engine's error about a name begins."""
+
+
 class Interrupted(Exception):
     """Ctrl-C during a job that can be taken up again; carries what to say."""
 
@@ -52,7 +56,7 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            with _plain_warnings():
+            with _plain_warnings(quiet=bool(kwargs.get("quiet"))):
                 return function(*args, **kwargs)
         except errors.SgfiError as error:
             fail(error)
@@ -74,8 +78,16 @@ def fail(error: errors.SgfiError) -> None:
     """The three beats on three lines."""
     typer.secho(f"Expected {error.expected};", fg="red", err=True)
     typer.secho(f"got {error.got}.", fg="red", err=True)
-    if error.todo:
-        typer.secho(error.todo, err=True)
+    todo = _todo(error)
+    if todo:
+        typer.secho(todo, err=True)
+
+
+def _todo(error: errors.SgfiError) -> str:
+    """The engine's advice; where it names what Python prints, the command that shows the same."""
+    if error.expected != UNKNOWN_NODE:
+        return error.todo
+    return f"{error.todo.replace('print(graph) lists every name.', '')} sgfi graph MODEL lists every name.".strip()
 
 
 def say(text: str, quiet: bool = False) -> None:
@@ -96,8 +108,8 @@ def _disk_message(error: OSError) -> str:
 
 
 @contextmanager
-def _plain_warnings() -> Iterator[None]:
-    """Warnings as one line each, without the source line; inside tests they stay warnings."""
+def _plain_warnings(quiet: bool = False) -> Iterator[None]:
+    """Skipped files as one line each, without the source line, and none when quiet: the manifest counts them."""
     from sgfi.vision.data import SkippedFile
 
     with warnings.catch_warnings():
@@ -110,7 +122,7 @@ def _plain_warnings() -> Iterator[None]:
                 shown(message, category, *rest)
 
         warnings.showwarning = show
-        warnings.simplefilter("always", SkippedFile)
+        warnings.simplefilter("ignore" if quiet else "always", SkippedFile)
         # torch's own forward-mode set-up calls torch.jit.script; nothing the user could mend.
         warnings.filterwarnings("ignore", ".torch.jit.script. is", FutureWarning)
         try:

@@ -102,7 +102,7 @@ class ImageBatches:
             self._crop(path)
         except DataError as error:
             self.skipped.append(path.name)
-            warnings.warn(f"skipped {path.name}: {error.got}", SkippedFile, stacklevel=3)
+            warnings.warn(f"skipped {error.got}", SkippedFile, stacklevel=3)
             return False
         return True
 
@@ -119,19 +119,21 @@ class ImageBatches:
 
 def open_image(path: Path) -> Any:
     """A fully decoded PIL image; anything wrong with the file is a DataError."""
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     if not path.is_file():
         raise DataError("an image file", f"nothing at {path}", "Check the path.")
     try:
         with Image.open(path) as image:
             return ImageOps.exif_transpose(image).convert("RGB")
+    except UnidentifiedImageError as error:  # its own words repeat the whole path
+        raise _undecodable(path, "no known image format") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(
-            "a picture that can be decoded",
-            f"{path.name} ({type(error).__name__}: {error})",
-            "Replace or remove the file.",
-        ) from error
+        raise _undecodable(path, f"{type(error).__name__}: {error}") from error
+
+
+def _undecodable(path: Path, why: str) -> DataError:
+    return DataError("a picture that can be decoded", f"{path.name} ({why})", "Replace or remove the file.")
 
 
 def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
