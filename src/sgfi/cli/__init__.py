@@ -10,7 +10,7 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
-        from sgfi.vision.extras import install
+        from sgfi.extras import install
 
         print(f"The command line needs typer. {install('cli')}", file=sys.stderr)
         raise SystemExit(1) from None

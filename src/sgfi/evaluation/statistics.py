@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sgfi.errors import DataError, SgfiError
+from sgfi.errors import DataError
+from sgfi.extras import need
 
 RESAMPLES = 20_000
 BATCH = 2_000
@@ -151,10 +152,4 @@ def correlation(first: ArrayLike, second: ArrayLike, **options: Any) -> Correlat
 
 
 def _scipy() -> Any:
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise SgfiError(
-            "the package scipy to be installed", str(error), 'Run: pip install "sgfi[evaluation]".'
-        ) from error
-    return stats
+    return need("scipy.stats", "evaluation")

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sgfi.errors import SgfiError, StoreError
+from sgfi.errors import StoreError
+from sgfi.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,15 +43,9 @@ ACCENT = "#ff3b6b"
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of so many inches, with its own Agg canvas."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise SgfiError(
-            "the package matplotlib to be installed", str(error), 'Run: pip install "sgfi[figures]".'
-        ) from error
-    figure = Figure(figsize=(width, height), dpi=DPI, facecolor=LIGHT.paper)
-    FigureCanvasAgg(figure)
+    canvas = need("matplotlib.backends.backend_agg", "figures").FigureCanvasAgg
+    figure = need("matplotlib.figure", "figures").Figure(figsize=(width, height), dpi=DPI, facecolor=LIGHT.paper)
+    canvas(figure)
     return figure
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from sgfi.errors import SgfiError
-from sgfi.vision.extras import need
+from sgfi.extras import need
 from sgfi.vision.preprocessing import Preprocessing
 from sgfi.vision.weights import read_state
 

@@ -19,8 +19,8 @@ import torch
 from torch import nn
 
 from sgfi.errors import DataError, SgfiError, closest
+from sgfi.extras import need
 from sgfi.vision import preprocessing
-from sgfi.vision.extras import need
 from sgfi.vision.preprocessing import Preprocessing
 from sgfi.vision.weights import load_state
 

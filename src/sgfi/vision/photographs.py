@@ -15,8 +15,8 @@ import torch
 from PIL import Image, ImageEnhance
 
 from sgfi.errors import DataError
+from sgfi.extras import install
 from sgfi.vision.data import TensorBatches, open_image
-from sgfi.vision.extras import install
 from sgfi.vision.preprocessing import Preprocessing, pixels
 
 
