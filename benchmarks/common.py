@@ -64,7 +64,7 @@ def write(name: str, result: Mapping[str, Any], table: str = "") -> None:
 
 
 def command() -> str:
-    return " ".join(["python", os.path.relpath(sys.argv[0], HERE.parent), *sys.argv[1:]])
+    return " ".join(["python -m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
 
 
 def machine() -> dict[str, Any]:
