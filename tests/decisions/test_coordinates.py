@@ -139,6 +139,9 @@ def test_one_sweep_gives_what_single_queries_give(tokens) -> None:
     torch.testing.assert_close(decisions.query_all(tokens, x, grid, chunk=5), together, rtol=1e-3, atol=1e-5)
     with pytest.raises(QueryError, match="one input"):
         decisions.query_all(tokens, torch.cat([x, x]), grid)
+    with pytest.raises(QueryError, match="stage"):
+        decisions.query_all(tokens, x, grid, stage="last")
+    assert torch.backends.mkldnn.enabled  # a sweep's choice of kernels ends with it, also when it fails
 
 
 # interventions

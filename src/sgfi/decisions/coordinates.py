@@ -126,8 +126,12 @@ def patch_kernels(grid: CoordGrid) -> Iterator[None]:
     if not grid.tokens:
         yield
         return
-    with torch.backends.mkldnn.flags(enabled=False):
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
         yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 def patch_mass(inverse: Tensor, shape: tuple[int, int]) -> Tensor:
