@@ -16,7 +16,7 @@ from sgfi.memory import as_bytes, readable
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--budget", default="1GiB")
+    options.add_argument("--budget", default="1.25GiB")
     options.add_argument("--size", type=int, default=64)
     options.add_argument("--samples", type=int, default=32)
     options.add_argument("--children", default="true")

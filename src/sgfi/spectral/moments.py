@@ -105,7 +105,7 @@ class Moments:
         """Means of ``X X*`` and ``Y X*`` over a part of the groups (eq:grouped_spectral_moments)."""
         weight = self.columns[part].to(self.energy.dtype).reshape(-1, *[1] * (self.xx.dim() - 1))
         dtype = dtype or self.xx.dtype
-        return self.xx[part].to(dtype) / weight, self.yx[part].to(dtype) / weight
+        return self.xx[part].to(dtype, copy=True).div_(weight), self.yx[part].to(dtype, copy=True).div_(weight)
 
     def ridge(self, relative: float) -> float:
         """``rho max(mean of the diagonal over stored bins and channels, floor)`` (eq:relative_ridge)."""

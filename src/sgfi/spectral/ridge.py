@@ -16,6 +16,8 @@ OWN = 0.95
 """A ridge at which some sample would get more than this share of its prediction from itself is not considered."""
 SOLVE_BYTES = 64 << 20
 """Workspace of one chunk of solves, unless a single group needs more."""
+COPIES = 9
+"""Matrices of one group alive at the height of a solve."""
 DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
@@ -117,11 +119,11 @@ def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
 
 
 def workspace(groups: int, channels: int, dtype: torch.dtype) -> int:
-    """Bytes of the half dozen matrices per group that a chunk of solves holds at once."""
+    """Bytes of the matrices that a chunk of solves holds at once, copies inside the solvers included."""
     wide = DOUBLE.get(dtype, dtype)
-    return 6 * min(groups, _step(channels, wide)) * channels * channels * wide.itemsize
+    return COPIES * min(groups, _step(channels, wide)) * channels * channels * wide.itemsize
 
 
 def _step(channels: int, dtype: torch.dtype) -> int:
     """Groups solved at once."""
-    return max(1, SOLVE_BYTES // (6 * channels * channels * dtype.itemsize))
+    return max(1, SOLVE_BYTES // (COPIES * channels * channels * dtype.itemsize))
