@@ -15,6 +15,7 @@ from sgfi.errors import DataError
 from sgfi.vision.data import SkippedFile, TensorBatches, open_data, read_image
 from sgfi.vision.models import LoadedModel
 from sgfi.vision.preprocessing import Preprocessing
+from sgfi.vision.text import text_batches
 
 PREPARED = Preprocessing(size=(8, 8))
 IMAGES = LoadedModel("here", nn.Identity(), PREPARED, (3, 8, 8))
@@ -78,9 +79,9 @@ def test_arrays_are_taken_as_they_are(tmp_path: Path, suffix: str) -> None:
     assert torch.equal(torch.cat(list(batches)), values[:4])
 
 
-@pytest.mark.parametrize("wrong", ["shape", "integers", "objects", "nonsense", "suffix", "text", "absent", "images"])
+@pytest.mark.parametrize("wrong", ["shape", "integers", "objects", "nonsense", "suffix", "absent", "images"])
 def test_unsuitable_files(tmp_path: Path, wrong: str) -> None:
-    path = tmp_path / {"suffix": "x.xyz", "text": "x.txt"}.get(wrong, "x.npy")
+    path = tmp_path / ("x.xyz" if wrong == "suffix" else "x.npy")
     if wrong == "shape":
         np.save(path, np.zeros((4, 6), np.float32))
     elif wrong == "integers":
@@ -99,3 +100,25 @@ def test_unsuitable_files(tmp_path: Path, wrong: str) -> None:
 def test_another_data_set_has_another_digest() -> None:
     one, two = (TensorBatches(torch.full((2, 3), v), "ab") for v in (0.0, 1.0))
     assert one.describe()["digest"] != two.describe()["digest"]
+
+
+def test_text_becomes_embedded_windows(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text("a b c d e f g")
+    table = nn.Embedding(10, 4)
+    loaded = LoadedModel(
+        "hf:x",
+        nn.Identity(),
+        None,
+        (3, 4),
+        tokenizer=lambda text: {"input_ids": list(range(len(text.split())))},
+        embed=table,
+    )
+    batches = text_batches(path, loaded, 8, None)
+    assert torch.equal(batches.inputs, table(torch.arange(6).view(2, 3)))
+    assert len(text_batches(path, loaded, 8, 1).inputs) == 1
+    path.write_text("a b")
+    with pytest.raises(DataError, match="at least 3 tokens"):
+        text_batches(path, loaded, 8, None)
+    with pytest.raises(DataError, match="language model"):
+        open_data(path, VECTORS)

@@ -108,14 +108,6 @@ def test_hugging_face_image_model_from_a_folder(tmp_path: Path) -> None:
     assert "input" in sgfi.capture(loaded.model, loaded.example).nodes
 
 
-def test_hugging_face_token_model_is_refused_in_plain_words(tmp_path: Path) -> None:
-    from transformers import GPT2Config
-
-    GPT2Config(n_layer=1, n_head=1, n_embd=4, vocab_size=8).save_pretrained(tmp_path)
-    with pytest.raises(DataError, match=r"does not support yet.*\(B, L, D\).*file\.py:build"):
-        load_model(f"hf:{tmp_path}", "none")
-
-
 def test_a_module_from_embeddings_as_a_file(tmp_path: Path) -> None:
     path = tmp_path / "tokens.py"
     path.write_text(

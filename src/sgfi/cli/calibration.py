@@ -19,7 +19,7 @@ from sgfi.vision.data import open_data
 @command
 def calibrate(
     model: options.Model,
-    data: Annotated[Path, typer.Option(help="Folder of images, or an .npy/.safetensors of inputs.")],
+    data: Annotated[Path, typer.Option(help="Folder of images, an .npy/.safetensors of inputs, or a text file.")],
     out: Annotated[Path, typer.Option(help="Folder for the maps; must not exist yet.")],
     target: options.Target = None,
     boundaries: options.Boundaries = "stage",

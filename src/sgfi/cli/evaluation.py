@@ -21,7 +21,7 @@ from sgfi.vision.data import open_data
 @command
 def evaluate(
     maps: options.Maps,
-    data: Annotated[Path, typer.Argument(help="Held-out inputs: a folder of images, an image or an array.")],
+    data: Annotated[Path, typer.Argument(help="Held-out inputs: folder, array or text file.")],
     query: Annotated[list[str] | None, typer.Option(help=options.QUERY_HELP)] = None,
     depths: Annotated[int, typer.Option(help="Without --query: so many target depths.")] = 1,
     out: Annotated[Path, typer.Option(help="JSON file for every number.")] = Path("results.json"),

@@ -22,9 +22,7 @@ class Children(str, Enum):
 PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".npy", ".safetensors")
 Model = Annotated[
     str,
-    typer.Argument(
-        help="torchvision:NAME, timm:NAME, hf:NAME (image models), pip:efficientnet_lite0, or path/to/file.py:build."
-    ),
+    typer.Argument(help="torchvision:NAME, timm:NAME, hf:NAME, pip:efficientnet_lite0, or path/to/file.py:build."),
 ]
 Weights = Annotated[
     str | None,
@@ -34,7 +32,7 @@ Weights = Annotated[
     ),
 ]
 Partial = Annotated[bool, typer.Option("--partial-weights", help="Accept weights with missing or unknown names.")]
-Size = Annotated[int | None, typer.Option(help="Input size in pixels (arrays: length of the first axis).")]
+Size = Annotated[int | None, typer.Option(help="Input size in pixels (tokens for text models).")]
 Target = Annotated[str | None, typer.Option(help="Name of the target tensor. Default: the recipe's own.")]
 Boundaries = Annotated[str, typer.Option(help="'stage', 'full', or names of tensors separated by commas.")]
 Maps = Annotated[Path, typer.Argument(help="Folder of a saved map family.")]

@@ -81,7 +81,7 @@ def _check(model: nn.Module, example: Tensor) -> None:
         raise CaptureError(
             "a floating-point example batch (B, ...)",
             got,
-            "Convert and normalise the inputs; a token model is captured from its input embeddings (B, L, D).",
+            "Convert and normalise the inputs; for token models see sgfi.language.embedding_model.",
         )
     if example.dtype not in (torch.float32, torch.float64):
         raise CaptureError("float32 or float64", str(example.dtype), "Call model.float() and convert the inputs.")

@@ -22,6 +22,7 @@ from sgfi.vision.preprocessing import Preprocessing, pixels
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 ARRAY_SUFFIXES = frozenset({".npy", ".safetensors"})
+TEXT_SUFFIXES = frozenset({".txt", ".md"})
 CACHE_BYTES = 512 * 2**20
 
 
@@ -142,13 +143,14 @@ def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
 
 
 def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> Batches:
-    """A folder of images (searched recursively), one image, or an .npy / .safetensors of inputs."""
+    """A folder of images (searched recursively), one image, an .npy / .safetensors of inputs, or a
+    text file."""
     path = Path(path)
     if path.is_dir():
         return _open_folder(path, loaded, batch_size, limit)
     if not path.is_file():
         raise DataError(
-            "a folder of images, an image or an array",
+            "a folder of images, an image, an array or a text file",
             f"nothing at {path}",
             "Check the path.",
         )
@@ -159,7 +161,11 @@ def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit
     if suffix in ARRAY_SUFFIXES:
         inputs = read_array(path, loaded.input_shape)[:limit]
         return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(len(inputs))], batch_size)
-    known = ", ".join(sorted(IMAGE_SUFFIXES | ARRAY_SUFFIXES))
+    if suffix in TEXT_SUFFIXES:
+        from sgfi.vision.text import text_batches
+
+        return text_batches(path, loaded, batch_size, limit)
+    known = ", ".join(sorted(IMAGE_SUFFIXES | ARRAY_SUFFIXES | TEXT_SUFFIXES))
     raise DataError(f"a file that ends in one of {known}", path.name, "Convert it to one of these.")
 
 
@@ -203,6 +209,6 @@ def _image_preparation(loaded: LoadedModel) -> Preprocessing:
         raise DataError(
             f"inputs of shape {loaded.input_shape} for {loaded.spec}",
             "images",
-            "This model does not take images; give an .npy or .safetensors file.",
+            "This model does not take images; give an .npy, .safetensors or text file.",
         )
     return loaded.preprocessing

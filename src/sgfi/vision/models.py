@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,9 @@ class LoadedModel:
     """Shape of one input, no batch axis."""
     weights: str = "pretrained"
     strict: bool = True
+    tokenizer: Any = None
+    embed: Callable[[torch.Tensor], torch.Tensor] | None = field(default=None, repr=False)
+    """Token ids (B, L) -> embeddings (B, L, D), for text models."""
 
     @property
     def example(self) -> torch.Tensor:
@@ -79,8 +82,7 @@ def load_model(
     """Build the model a spec names.
 
     ``weights``: None or ``"pretrained"`` for the library's own, ``"none"`` for random ones, else a
-    file. ``size``: another square input size in pixels (or another length of the first axis, where inputs are
-    arrays).
+    file. ``size``: another square input size in pixels (or another token count for text models).
     """
     chosen = "pretrained" if weights is None else str(weights)
     request = parse_spec(spec, chosen)
@@ -163,7 +165,7 @@ def _resized(loaded: LoadedModel, size: int | None) -> LoadedModel:
     if size is None:
         return loaded
     if size < 1:
-        raise DataError("a positive input size", str(size), "Give a number of pixels.")
+        raise DataError("a positive input size", str(size), "Give a number of pixels or tokens.")
     if loaded.preprocessing is not None:
         prepared = loaded.preprocessing.at(size)
         return replace(loaded, preprocessing=prepared, input_shape=prepared.input_shape)
@@ -212,11 +214,7 @@ def _hf(request: Request) -> LoadedModel:
     with _reported(request):
         config = transformers.AutoConfig.from_pretrained(request.name)
         if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise DataError(
-                "an image classifier from Hugging Face",
-                f"{request.name}, a token model, which the command line does not support yet",
-                "Any module from embeddings (B, L, D) can be captured in Python or given as path/to/file.py:build.",
-            )
+            return _hf_text(transformers, request, config)
         return _hf_image(transformers, request, config)
 
 
@@ -227,6 +225,21 @@ def _hf_image(transformers: Any, request: Request, config: Any) -> LoadedModel:
     processor = transformers.AutoImageProcessor.from_pretrained(request.name)
     prepared = preprocessing.from_transformers(processor)
     return LoadedModel(request.name, model, prepared, prepared.input_shape)
+
+
+def _hf_text(transformers: Any, request: Request, config: Any) -> LoadedModel:
+    language = need("sgfi.language", "language")
+    build = transformers.AutoModelForCausalLM
+    pretrained = request.weights == "pretrained"
+    lm = build.from_pretrained(request.name) if pretrained else build.from_config(config)
+    embed = lm.get_input_embeddings()
+    return LoadedModel(
+        request.name,
+        language.embedding_model(lm),
+        input_shape=(64, embed.weight.shape[1]),
+        tokenizer=transformers.AutoTokenizer.from_pretrained(request.name),
+        embed=embed,
+    )
 
 
 def _file(request: Request) -> LoadedModel:
