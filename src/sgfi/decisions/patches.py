@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,9 @@ from sgfi.decisions.coordinates import (
 from sgfi.decisions.interventions import PROTOCOLS, replacement_of
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split
+from sgfi.decisions.settings import Declared
 from sgfi.decisions.studies import plain
-from sgfi.errors import DataError, QueryError, closest
+from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Contrast, Correlation, Interval, contrast, correlation
 from sgfi.family import MapFamily
 
@@ -34,7 +35,7 @@ ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class CoordinateSettings:
+class CoordinateSettings(Declared):
     """What is asked. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()
@@ -58,16 +59,6 @@ class CoordinateSettings:
                 f"{self.protocol!r}, inversions={self.inversions}, interventions={self.interventions}",
                 "Mend the settings.",
             )
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> CoordinateSettings:
-        """From JSON; an unknown key is an error that names the nearest known one."""
-        known = [one.name for one in fields(cls)]
-        for key in given:
-            if key not in known:
-                raise DataError(f"settings among {known}", repr(key), closest(key, known) or "Remove it.")
-        plainly: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-        return cls(**plainly)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ same channels in the original representation and runs the original model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,15 @@ from sgfi.decisions.groups import KINDS, Groups, choose
 from sgfi.decisions.interventions import PROTOCOLS, Curve, Edit, deletion, intervene, replacement_of, steps
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
-from sgfi.errors import DataError, QueryError, closest
+from sgfi.decisions.settings import Declared
+from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.family import MapFamily
 from sgfi.inversion import Query, sweep
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Declared):
     """What is compared. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()
@@ -54,16 +55,6 @@ class Settings:
                 f"{self.repeats} and {list(self.protocols)}",
                 "Mend the settings.",
             )
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Settings:
-        """From JSON; an unknown key is an error that names the nearest known one."""
-        known = [one.name for one in fields(cls)]
-        for key in given:
-            if key not in known:
-                raise DataError(f"settings among {known}", repr(key), closest(key, known) or "Remove it.")
-        plainly: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
-        return cls(**plainly)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
