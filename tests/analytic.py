@@ -327,8 +327,11 @@ class Tokens(Tiny):
         return self.norm(self.block(self.embed(x)))
 
     def mix(self, x: Tensor) -> Tensor:
+        return x + self.attend(self.block, x)
+
+    def attend(self, block: AttentionBlock, x: Tensor) -> Tensor:
         """Attention by its definition: softmax(q k^T / sqrt(d)) v, head by head."""
-        block, d = self.block, 3
+        d = 3
         q, k, v = block.qkv(block.norm1(x)).split(6, dim=-1)  # (B, N, 6) each
         heads = []
         for h in range(2):
@@ -338,7 +341,7 @@ class Tokens(Tiny):
                 later = torch.ones(logits.shape[1:], dtype=torch.bool).triu(1)
                 logits = logits.masked_fill(later, -math.inf)
             heads.append(torch.softmax(logits, -1) @ v[..., part])
-        return x + block.proj(torch.cat(heads, -1))
+        return block.proj(torch.cat(heads, -1))
 
     def steps(self) -> dict[str, Step]:
         block = self.block
@@ -355,6 +358,29 @@ class Causal(Tokens):
 
     sample = (6, 4)
     causal = True
+
+
+class TwoLayers(Causal):
+    """Two causal layers; the target is the second one's attention output before the residual sum, as in the paper."""
+
+    sample = (4, 6)
+    boundaries = ("input", "block", "second.proj")
+    channel_axis: ClassVar[dict[str, int]] = {"input": 2, "block": 2, "second.proj": 2}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.second = nn.Identity(), AttentionBlock(6, 2, self.causal)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.second(self.block(x)))
+
+    def steps(self) -> dict[str, Step]:
+        block = self.block
+        return {
+            "block.add": Step(self.mix, ("input",)),
+            "block": Step(lambda x: x + block.fc2(F.gelu(block.fc1(block.norm2(x)))), ("block.add",)),
+            "second.proj": Step(lambda x: self.attend(self.second, x), ("block",)),
+        }
 
 
 class Weights(Tiny):
@@ -635,6 +661,7 @@ MODELS: dict[str, Callable[[], Tiny]] = {
     "everything": lambda: seeded(Everything(), 19),
     "pooled": lambda: seeded(Pooled(), 12),
     "causal": lambda: seeded(Causal(), 14),
+    "two layers": lambda: seeded(TwoLayers(), 20),
     "signal": lambda: seeded(Signal(), 15),
     "volume": lambda: seeded(Volume(), 16),
     "nested sparse": lambda: seeded(NestedSparse(), 17),

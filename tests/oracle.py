@@ -50,6 +50,8 @@ MISTAKES = {
     "nested kept": "an upstream candidate stays in the frontier",
     "nested held": "boundaries between v and its frontier are held at their forward value",
     "raw per node": "raw divides by C_u at every boundary it passes",
+    "residual beyond the query": "causal maps see the residual at positions after the last queried one",
+    "kernel backwards": "causal kernels read earlier positions instead of later ones",
 }
 
 PartitionLike = str | Tensor
@@ -274,6 +276,37 @@ def solve(s_hx: Tensor, s_xx: Tensor, shift: float, operator: str) -> Tensor:
     return torch.diag(s_hx.diagonal() / (s_xx.diagonal() + shift))
 
 
+# --------------------------------------------------------------------------- causal maps
+
+
+def reach_of(operator: str) -> int | None:
+    """How many later positions a causal operator reads: 0, or k of ``causal+k``; None for any other operator."""
+    if not operator.startswith("causal"):
+        return None
+    return int(operator.partition("+")[2] or 0)
+
+
+def read(m: Tensor, p: int, reach: int, backwards: bool = False) -> Tensor:
+    """What the state at position ``p`` is made of: (B, P, C) -> (B, (1 + reach) C), zero off the end."""
+    spots = [p - k if backwards else p + k for k in range(reach + 1)]
+    return torch.cat([m[:, q] if 0 <= q < m.shape[1] else torch.zeros_like(m[:, 0]) for q in spots], dim=1)
+
+
+def causal_wiener(
+    source: Tensor, goal: Tensor, partition: PartitionLike, reach: int, ridge: float, backwards: bool
+) -> Tensor:
+    """Real maps (P, C, (1 + reach) C) from source to goal, both (N, P, C): plain ridge regression by position."""
+    positions = source.shape[1]
+    seen = torch.stack([read(source, p, reach, backwards) for p in range(positions)], dim=1)  # (N, P, W)
+    shift = ridge * max(seen.square().mean().item(), FLOOR)
+    result = torch.zeros(positions, goal.shape[2], seen.shape[2], dtype=source.dtype)
+    for g in groups_of(partition, positions):
+        x, h = seen[:, g].flatten(0, 1), goal[:, g].flatten(0, 1)  # (N |g|, W), (N |g|, C)
+        eye = torch.eye(x.shape[1], dtype=x.dtype)
+        result[g] = (h.T @ x / len(x)) @ torch.linalg.inv(x.T @ x / len(x) + shift * eye)
+    return result
+
+
 # --------------------------------------------------------------------------- the two walks
 
 
@@ -331,8 +364,13 @@ class Oracle:
         assert isinstance(total, Tensor)
         return total.reshape(like.shape)
 
-    def misfit(self, js: Mapping[str, Tensor], states: Mapping[str, Tensor], y: Tensor) -> Tensor:
-        """J*(y_u - J y) summed over the children (eq:jvp_fc_source, eq:online_jvp_fc_source)."""
+    def misfit(
+        self, js: Mapping[str, Tensor], states: Mapping[str, Tensor], y: Tensor, last: int | None = None
+    ) -> Tensor:
+        """J*(y_u - J y) summed over the children (eq:jvp_fc_source, eq:online_jvp_fc_source).
+
+        ``last``: the residual counts up to this position only.
+        """
         residuals = {}
         for u, j in js.items():
             state = states[u]
@@ -340,11 +378,19 @@ class Oracle:
                 state = state / self.axes[u].channels
             e = state.flatten(1) - torch.einsum("buv,bv->bu", j, y.flatten(1))
             residuals[u] = e / self.axes[u].channels if self.has("residual divided") else e
+            if last is not None:
+                upto = [(p,) for p in range(last + 1)]
+                residuals[u] = mask(residuals[u].reshape(states[u].shape), self.axes[u], None, upto)
         return self.pull(js, residuals, y)
 
     def apply(self, v: str, k: int, source: Tensor) -> Tensor:
         """Map number ``k`` of node ``v`` on a source tensor (eq:local_operator)."""
         axes = self.axes[v]
+        reach = reach_of(self.setting.of(v)[1])
+        if reach is not None:
+            m, back = axes.matrix(source), self.has("kernel backwards")
+            rows = [read(m, p, reach, back) @ self.maps[v][k][p].T for p in range(m.shape[1])]
+            return axes.tensor(torch.stack(rows, dim=1))
         return axes.signal(torch.einsum("fij,bfj->bfi", self.maps[v][k], axes.spectrum(source)))
 
     def mean_seed(self, u: str, state: Tensor) -> Tensor:
@@ -387,6 +433,10 @@ class Oracle:
     def regress(self, v: str, source: Tensor, goal: Tensor) -> Tensor:
         axes = self.axes[v]
         partition, operator = self.setting.of(v)
+        reach = reach_of(operator)
+        if reach is not None:
+            back = self.has("kernel backwards")
+            return causal_wiener(axes.matrix(source), axes.matrix(goal), partition, reach, self.setting.ridge, back)
         return wiener(
             axes.spectrum(source),
             axes.spectrum(goal),
@@ -428,9 +478,15 @@ class Oracle:
             y = self.apply(v, 0, source)
             for k in range(1, len(self.maps[v]) if stage == "final" else 1):
                 compare = true if self.has("true child in residual") else against
-                y = y + self.apply(v, k, self.misfit(js, compare, y))
+                y = y + self.apply(v, k, self.misfit(js, compare, y, self.last(v, coords)))
             states[v] = against[v] = y
         return states
+
+    def last(self, v: str, coords: Sequence[tuple[int, ...]] | None) -> int | None:
+        """The position after which a causal node's residual no longer counts."""
+        if coords is None or reach_of(self.setting.of(v)[1]) is None or self.has("residual beyond the query"):
+            return None
+        return max(position for (position,) in coords)
 
     def divisor(
         self,

@@ -207,6 +207,28 @@ def test_settings(name: str, setting: str) -> None:
     assert done == 4
 
 
+CAUSAL = {
+    "one matrix": {"operator": "causal", "partition": "shared"},
+    "one matrix online": {"operator": "causal", "partition": "shared", "children": "online"},
+    "one a position": {"operator": "causal", "stages": 3},
+    "groups of positions": {"operator": "causal", "partition": torch.tensor([0, 1, 1, 2])},
+    "kernel": {"operator": "causal+2", "partition": "shared", "children": "online"},
+    "kernel longer than the text": {"operator": "causal+6"},
+    "causal at the input only": {"operator": {"input": "causal"}, "partition": "shared"},
+}
+
+
+@pytest.mark.parametrize("setting", CAUSAL)
+def test_causal_operators(setting: str) -> None:
+    model, x = tiny("two layers"), tiny("two layers").inputs(2, seed=3)
+    family, fitted = (f("two layers", **CAUSAL[setting]) for f in (engine, oracle))
+    for position in range(model.sample[0]):
+        for stage in STAGES:
+            query = {"coords": [(position,)], "stage": stage}
+            agree(sgfi.invert(family, x, **query), fitted.invert(x, **query), f"{stage} at {position}")
+    assert compare("two layers", x, family, fitted) >= 3 * 6
+
+
 @pytest.mark.parametrize("operator", ["full", "diagonal", {"act1": "diagonal", "input": "gamma"}])
 @pytest.mark.parametrize("children", ["true", "online"])
 def test_any_grouping_of_bins_and_a_choice_per_node(operator, children: str) -> None:
@@ -309,6 +331,8 @@ PLANTED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "nested kept": ("nested", {}, {}),
     "nested held": ("nested", {}, {}),
     "raw per node": ("chain", {}, {"stage": "raw"}),
+    "residual beyond the query": ("two layers", {"operator": "causal", "partition": "shared"}, {"coords": [(1,)]}),
+    "kernel backwards": ("two layers", {"operator": "causal+2", "partition": "shared"}, {"coords": [(2,)]}),
 }
 """For each mistake a model, a setting and a query in which it must show."""
 

@@ -128,9 +128,11 @@ def _check_plan(plan: Plan, ridge: float | str, children: str) -> None:
         raise CalibrationError("a plan", type(plan).__name__, "Pass sgfi.plan(graph, ...).")
     for name in plan.fitted:
         operator = plan.boundary[name].operator
-        if ridge == "auto" and operator.name != "full":
+        if ridge == "auto" and not operator.chooses_ridge:
             raise CalibrationError(
-                'the full operator with ridge="auto"', f"{operator.name!r} at {name!r}", "Give this plan a number."
+                'the full or a causal operator with ridge="auto"',
+                f"{operator.name!r} at {name!r}",
+                "Give this plan a number.",
             )
         if children == "honest" and not operator.tells_leverage:
             raise CalibrationError(
@@ -199,14 +201,14 @@ class _Job:
         boundary = self.plan.boundary[name]
         count = boundary.partition.count if groups is None else groups
         dtype = boundary.basis.dtype(self.dtype)
-        return Moments.size(count, boundary.channels, dtype, full=boundary.operator.full)
+        return Moments.size(count, boundary.channels, dtype, full=boundary.operator.full, width=boundary.width)
 
     def held(self, name: str) -> int:
         """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
         boundary = self.plan.boundary[name]
         copies = self.stages + 1 + (self.children == "honest")
         solving = boundary.operator.full * workspace(
-            boundary.partition.count, boundary.channels, boundary.basis.dtype(self.dtype)
+            boundary.partition.count, boundary.width, boundary.basis.dtype(self.dtype)
         )
         return copies * self.map_bytes(name) + solving
 
@@ -331,8 +333,8 @@ def _pass(
             observed = source(local, found, seeds, y)
             point.release(name)
             target = point.values[name] if y is None else point.values[name] - y
-            basis = plan.boundary[name].basis
-            moments[name].update(basis.analyse(observed), basis.analyse(target))
+            boundary = plan.boundary[name]
+            moments[name].update(boundary.reads(observed), boundary.basis.analyse(target))
             _check_finite(name, moments[name], place, point)
             states.observed(place, name, observed, target)
     return moments
@@ -345,6 +347,7 @@ def _empty(job: _Job, name: str, groups: range) -> Moments:
         boundary.channels,
         boundary.basis.dtype(job.dtype),
         full=boundary.operator.full,
+        width=boundary.width,
         groups=groups,
         device=job.plan.graph.device,
     )

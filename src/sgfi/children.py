@@ -121,9 +121,10 @@ class OnlineChildren(TrueChildren):
             self._carry.put(_target(name), place, target)
 
     def samples(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
-        analyse = self._plan.boundary[name].basis.analyse
+        boundary = self._plan.boundary[name]
         for place in range(len(self._job.data.sizes)):
-            yield analyse(self._carry.get(_source(name), place)), analyse(self._carry.get(_target(name), place))
+            found, target = (self._carry.get(key, place) for key in (_source(name), _target(name)))
+            yield boundary.reads(found), boundary.basis.analyse(target)
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""

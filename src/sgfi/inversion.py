@@ -115,13 +115,43 @@ def _answer(
         used = {name: family.maps[name][: 1 if stage == "first" else None] for name in dag.fitted}
         point = Linearisation(family.plan.graph, dag.frontiers, x, keep=[dag.target])
         channels = {name: family.plan.boundary[name].channels for name in dag.fitted}
-        states = walk(point, dag, used, channels, chosen(point.values[dag.target]), divisor)
+        within = _within(family, dag, queries, x.device)
+        states = walk(point, dag, used, channels, chosen(point.values[dag.target]), divisor, within)
     pick = (lambda tensor, _: tensor) if single else (lambda tensor, place: tensor[place])
     ordered = {name: states[name] for name in (*dag.fitted, dag.target)}
     return [
         Inverse(pick(ordered["input"], place), {n: pick(t, place) for n, t in ordered.items()}, query, stage)
         for place, query in enumerate(queries)
     ]
+
+
+def _within(
+    family: MapFamily, dag: BoundaryDag, queries: Sequence[Query], device: torch.device
+) -> dict[str, Tensor] | None:
+    """By boundary, the entries up to each query's last position, ``(1, ...)`` or for several queries ``(Q, 1, ...)``.
+
+    Only where causal maps ask for it, and ``None`` where every query reaches the end.
+    """
+    causal = [name for name in dag.fitted if family.plan.boundary[name].operator.causal]
+    if not causal or all(query.coords is None for query in queries):
+        return None
+    last = [_last(family.plan.boundary[dag.target], query) for query in queries]
+    found = {}
+    for child in {child for name in causal for child in dag.frontiers[name]}:
+        basis = family.plan.boundary[child].basis
+        inside = torch.arange(basis.coords[0], device=device) <= torch.tensor(last, device=device).unsqueeze(
+            1
+        )  # (Q, L)
+        axes = [-1 if axis in basis.coord_axes else 1 for axis in range(1 + len(basis.shape))]
+        found[child] = inside.reshape(axes) if len(queries) == 1 else inside.reshape(len(queries), *axes)
+    return found
+
+
+def _last(boundary: Boundary, query: Query) -> int:
+    """The last position a query asks about."""
+    if query.coords is None:
+        return boundary.basis.coords[0] - 1
+    return max(coord[0] for coord in _checked_coords(query.coords, boundary))
 
 
 def mask(boundary: Boundary, query: Query, device: torch.device) -> Tensor:

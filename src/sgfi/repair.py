@@ -7,13 +7,16 @@ At a boundary v with frontier C_v, child states y_u and child seeds s_u::
     C  = sum J* (y_u - J y)               next source        (eq:jvp_fc_source, eq:online_jvp_fc_source)
     y += D C                              correction         (eq:jvp_fc_state, eq:online_jvp_fc_state)
 
-and so on for every further correction map.
+and so on for every further correction map. Where the maps are causal, the residual ``y_u - J y`` counts up to the
+last queried position only: ``J y`` goes on to later ones, which the query did not ask about. The whole target, which
+calibration asks for, ends at the last position, so that there is nothing to cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from sgfi.boundaries import BoundaryDag
@@ -21,20 +24,36 @@ from sgfi.graph import Linearisation, LocalMap
 from sgfi.spectral import WienerMap
 
 
-def source(local: LocalMap, states: Sequence[Tensor], seeds: Sequence[Tensor], y: Tensor | None) -> Tensor:
-    """What the next map reads: the pulled-back seeds, or the pulled-back residual of the estimate so far."""
+def source(
+    local: LocalMap,
+    states: Sequence[Tensor],
+    seeds: Sequence[Tensor],
+    y: Tensor | None,
+    within: Sequence[Tensor] | None = None,
+) -> Tensor:
+    """What the next map reads: the pulled-back seeds, or the pulled-back residual of the estimate so far.
+
+    ``within`` is true, child by child, where the residual counts; ``None``: everywhere.
+    """
     if y is None:
         return local.vjp(seeds)
-    return local.vjp([state - pushed for state, pushed in zip(states, local.jvp(y), strict=True)])
+    residuals = [state - pushed for state, pushed in zip(states, local.jvp(y), strict=True)]
+    if within is not None:
+        residuals = [torch.where(inside, left, 0.0) for inside, left in zip(within, residuals, strict=True)]
+    return local.vjp(residuals)
 
 
 def repair(
-    local: LocalMap, states: Sequence[Tensor], seeds: Sequence[Tensor], maps: Sequence[WienerMap]
+    local: LocalMap,
+    states: Sequence[Tensor],
+    seeds: Sequence[Tensor],
+    maps: Sequence[WienerMap],
+    within: Sequence[Tensor] | None = None,
 ) -> Tensor | None:
     """The state at v after the given maps; ``None`` when there are none yet."""
     y: Tensor | None = None
     for wiener in maps:
-        y = advance(y, wiener, source(local, states, seeds, y))
+        y = advance(y, wiener, source(local, states, seeds, y, within))
     return y
 
 
@@ -50,11 +69,13 @@ def walk(
     channels: Mapping[str, int],
     terminal: Tensor,
     divisor: Tensor | float,
+    within: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """From the terminal state to the shallowest node that has maps, each node on its repaired children.
 
     ``divisor`` is ``|S|`` (eq:masked_terminal_seed); every other child is divided by its own channel count
-    (eq:online_child_seed). Returns the state of every node visited and of the target.
+    (eq:online_child_seed). ``within`` tells by boundary which entries lie up to the last queried position. Returns the
+    state of every node visited and of the target.
     """
     states = {dag.target: terminal}
     seeds = {dag.target: terminal / divisor}
@@ -62,7 +83,8 @@ def walk(
         if name not in maps:
             continue
         children = dag.frontiers[name]
-        y = repair(point.at(name), [states[u] for u in children], [seeds[u] for u in children], maps[name])
+        inside = [within[u] for u in children] if within and maps[name][0].operator.causal else None
+        y = repair(point.at(name), [states[u] for u in children], [seeds[u] for u in children], maps[name], inside)
         assert y is not None
         point.release(name)
         states[name], seeds[name] = y, y / channels[name]

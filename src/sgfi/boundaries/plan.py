@@ -34,6 +34,20 @@ class Boundary:
     def channels(self) -> int:
         return self.basis.channels
 
+    @property
+    def width(self) -> int:
+        """Numbers per bin that a map reads: the channels, several times where it reads several positions."""
+        return self.operator.width(self.channels)
+
+    def reads(self, tensor: Tensor) -> Tensor:
+        """What a map of this boundary reads of a source: ``(B, ...)`` -> ``(F, W, B)``."""
+        return self.operator.reads(self.basis.analyse(tensor))
+
+    @property
+    def positions(self) -> int | None:
+        """Positions along the one coordinate axis; ``None`` where there is none or more than one."""
+        return self.basis.coords[0] if len(self.basis.coords) == 1 else None
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -200,7 +214,22 @@ def plan(
             ", ".join(map(repr, sorted(unused))),
             f"The boundaries are {list(chosen)}.",
         )
+    _check_positions(dag, chosen)
     return Plan(graph, mode, dag, chosen)
+
+
+def _check_positions(dag: BoundaryDag, chosen: Mapping[str, Boundary]) -> None:
+    """A causal node and its children must count the same positions: "up to the last one" has to mean one thing."""
+    for name, children in dag.frontiers.items():
+        if not chosen[name].operator.causal:
+            continue
+        counts = {each: chosen[each].positions for each in (name, *children)}
+        if None in counts.values() or len(set(counts.values())) > 1:
+            raise PlanError(
+                f"one and the same axis of positions at the causal node {name!r} and its children",
+                ", ".join(f"{count or 'no single axis'} at {each!r}" for each, count in counts.items()),
+                "Use a causal operator between token streams of one length only.",
+            )
 
 
 def _choose(
@@ -234,7 +263,7 @@ def _boundary(
 ) -> Boundary:
     node = _with_axis(node, axis)
     operator = operator_named(str(operators.get(node.name, operators.get("*", "full"))))
-    basis = Basis(node.channel_axis, node.coord_axes, tuple(node.shape[1:]))  # type: ignore[arg-type]
+    basis = Basis(node.channel_axis, node.coord_axes, tuple(node.shape[1:]), operator.causal)  # type: ignore[arg-type]
     choice = partitions.get(node.name, partitions.get("*", "singleton"))
     return Boundary(node, basis, Partition.of("shared" if operator.tied else choice, basis.bins, node.name), operator)
 

@@ -43,7 +43,7 @@ def calibrate(
         typer.Option(help="Maps per node, 2 being the paper's G and D, or 'auto': while they help (honest children)."),
     ] = "2",
     operator: Annotated[
-        str, typer.Option(help="full, diagonal, gamma or diagonal+rankN: capacity of the maps.")
+        str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
     ] = "full",
     partition: Annotated[
         str, typer.Option(help="singleton: a matrix per frequency; shared: one for all.")

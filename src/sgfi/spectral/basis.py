@@ -13,14 +13,15 @@ from torch import Tensor
 class Basis:
     """Orthonormal rFFT over the coordinate axes of one tensor, in tensor order, the last one halved.
 
-    A node without coordinates, or whose coordinates all have size one, is left untransformed and real.
-    Spectra are laid out ``(F, C, B)``: stored bins, channels, samples.
+    A node without coordinates, or whose coordinates all have size one, is left untransformed and real; so is a
+    ``positional`` one, whose bins are its positions. Spectra are laid out ``(F, C, B)``: bins, channels, samples.
     """
 
     channel_axis: int
     coord_axes: tuple[int, ...]
     shape: tuple[int, ...]
     """Sizes of all axes but the batch."""
+    positional: bool = False
 
     @property
     def channels(self) -> int:
@@ -33,12 +34,13 @@ class Basis:
 
     @property
     def trivial(self) -> bool:
-        return prod(self.coords) == 1
+        """Whether tensors stay as they are, real and untransformed."""
+        return self.positional or prod(self.coords) == 1
 
     @property
     def spectrum_shape(self) -> tuple[int, ...]:
         """Stored bins by coordinate axis."""
-        return () if self.trivial else (*self.coords[:-1], self.coords[-1] // 2 + 1)
+        return self.coords if self.trivial else (*self.coords[:-1], self.coords[-1] // 2 + 1)
 
     @property
     def bins(self) -> int:
@@ -52,21 +54,18 @@ class Basis:
         """``(B, ...)`` -> ``(F, C, B)``."""
         batch = tensor.shape[0]
         ordered = tensor.permute(self.channel_axis, 0, *self.coord_axes)  # (C, B, d1..dk)
-        if self.trivial:
-            return ordered.reshape(1, self.channels, batch)
-        dims = tuple(range(2, 2 + len(self.coord_axes)))
-        spectrum = torch.fft.rfftn(ordered.contiguous(), dim=dims, norm="ortho")
-        return spectrum.reshape(self.channels, batch, self.bins).permute(2, 0, 1)  # (F, C, B)
+        if not self.trivial:
+            dims = tuple(range(2, 2 + len(self.coord_axes)))
+            ordered = torch.fft.rfftn(ordered.contiguous(), dim=dims, norm="ortho")
+        return ordered.reshape(self.channels, batch, self.bins).permute(2, 0, 1)  # (F, C, B)
 
     def synthesise(self, spectrum: Tensor) -> Tensor:
         """``(F, C, B)`` -> ``(B, ...)``; what irfftn returns is the result."""
         batch = spectrum.shape[-1]
-        if self.trivial:
-            ordered = spectrum.reshape(self.channels, batch, *self.coords)
-        else:
-            folded = spectrum.permute(1, 2, 0).reshape(self.channels, batch, *self.spectrum_shape)
+        ordered = spectrum.permute(1, 2, 0).reshape(self.channels, batch, *self.spectrum_shape)
+        if not self.trivial:
             dims = tuple(range(2, 2 + len(self.coord_axes)))
-            ordered = torch.fft.irfftn(folded, s=self.coords, dim=dims, norm="ortho")
+            ordered = torch.fft.irfftn(ordered, s=self.coords, dim=dims, norm="ortho")
         order = [0] * (1 + len(self.shape))
         for place, axis in enumerate((self.channel_axis, 0, *self.coord_axes)):
             order[axis] = place

@@ -21,7 +21,8 @@ FLOOR = 1e-30
 class Moments:
     """Sums over samples of ``X X*`` and ``Y X*``, pooled over the bins of each group.
 
-    For full matrices ``xx`` and ``yx`` are ``(K, C, C)``; where only channel-wise moments are kept, ``(K, C)``.
+    For full matrices ``xx`` is ``(K, W, W)`` and ``yx`` ``(K, C, W)``, where W is what the operator reads, most often
+    the C channels; where only channel-wise moments are kept, both are ``(K, C)``.
     ``energy`` is the sum of ``|X|^2`` over *all* stored bins, also when only a range of groups is accumulated here:
     the ridge is one number per node. ``target`` is the sum of ``|Y|^2``.
     """
@@ -42,15 +43,16 @@ class Moments:
         dtype: torch.dtype,
         *,
         full: bool = True,
+        width: int | None = None,
         groups: range | None = None,
         device: torch.device | str = "cpu",
     ) -> Moments:
         groups = range(partition.count) if groups is None else groups
-        shape = (len(groups), channels, channels) if full else (len(groups), channels)
+        reads = (width or channels,) if full else ()
         wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
         return cls(
-            xx=torch.zeros(shape, dtype=dtype, device=device),
-            yx=torch.zeros(shape, dtype=dtype, device=device),
+            xx=torch.zeros(len(groups), *(reads or (channels,)), *reads, dtype=dtype, device=device),
+            yx=torch.zeros(len(groups), channels, *reads, dtype=dtype, device=device),
             energy=torch.zeros((), dtype=wide, device=device),
             target=torch.zeros((), dtype=wide, device=device),
             count=0,
@@ -63,7 +65,7 @@ class Moments:
         return self.xx.dim() == 3
 
     def update(self, x: Tensor, y: Tensor) -> None:
-        """Add a batch of spectra, both ``(F, C, B)``."""
+        """Add a batch of spectra, ``(F, W, B)`` and ``(F, C, B)``."""
         self.energy += x.abs().square().sum(dtype=self.energy.dtype)
         self.target += y.abs().square().sum(dtype=self.target.dtype)
         self.count += x.shape[-1]
@@ -114,6 +116,7 @@ class Moments:
         return relative * max(mean, FLOOR)
 
     @staticmethod
-    def size(groups: int, channels: int, dtype: torch.dtype, *, full: bool = True) -> int:
+    def size(groups: int, channels: int, dtype: torch.dtype, *, full: bool = True, width: int | None = None) -> int:
         """Bytes of one accumulator pair."""
-        return 2 * groups * channels ** (2 if full else 1) * dtype.itemsize
+        reads = width or channels
+        return groups * ((reads + channels) * reads if full else 2 * channels) * dtype.itemsize

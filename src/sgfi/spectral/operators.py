@@ -1,7 +1,7 @@
 """Operator families: what a channel matrix may look like, and its closed-form fit.
 
-A family fills four slots: which moments it needs (``full``), how weights follow from them (``solve``), how they act
-on a spectrum (``apply``), and how many numbers they hold (``size``).
+A family fills a few slots: which moments it needs (``full``), what it reads of a spectrum (``reads``), how weights
+follow from the moments (``solve``), how they act (``apply``), and how many numbers they hold (``size``).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sgfi.errors import PlanError
@@ -44,6 +45,18 @@ class Operator:
     """Whether the fit needs full channel moments."""
     tells_leverage: bool = True
     """Whether a sample's share in its own prediction is known."""
+    chooses_ridge: bool = True
+    """Whether ``ridge="auto"`` can be solved for."""
+    causal: bool = False
+    """Acts on positions, not frequencies, and never carries anything to a position after the last one queried."""
+
+    def reads(self, spectrum: Tensor) -> Tensor:
+        """What the matrices are applied to: ``(F, C, B)`` -> ``(F, W, B)``."""
+        return spectrum
+
+    def width(self, channels: int) -> int:
+        """W of :meth:`reads`."""
+        return channels
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         """``ridge`` is relative (eq:relative_ridge) or ``"auto"``: chosen per group by leave-one-out on ``samples``."""
@@ -57,17 +70,42 @@ class Operator:
         """(F, 1, B): how much of each sample's own target went into its prediction; ``None`` when not known."""
         if solution.whitener is None:
             return None
-        energy = _by_group(solution.whitener, spectrum, partition).abs().square().sum(1, keepdim=True)
+        energy = _by_group(solution.whitener, self.reads(spectrum), partition).abs().square().sum(1, keepdim=True)
         columns = samples * partition.sizes[partition.groups].to(energy)
         return energy / columns.reshape(-1, 1, 1)
 
     def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
         """``(F, C, B)`` -> ``(F, C, B)``."""
-        return _by_group(weights["gain"], spectrum, partition)
+        return _by_group(weights["gain"], self.reads(spectrum), partition)
 
     def size(self, groups: int, channels: int) -> int:
         """Numbers held by one map."""
-        return groups * channels * channels
+        return groups * channels * self.width(channels)
+
+
+@dataclass(frozen=True)
+class Causal(Operator):
+    """Real matrices over positions: the state at a position from the source there and ``reach`` positions further on.
+
+    In a causal model position p is read by positions p and later, so its cotangent gathers what they know of it, and
+    pulling back never moves anything to a later position. Neither does a map that reads from p onwards: after a query
+    that ends at position q every source is zero beyond q, and so is every state. A gain on frequencies has no such
+    order and fills all positions. One matrix for all positions, one each, or any grouping: the plan's partition, whose
+    bins are here the positions.
+    """
+
+    name: str = "causal"
+    causal: bool = True
+    reach: int = 0
+
+    def reads(self, spectrum: Tensor) -> Tensor:
+        """The source at each position and the next ``reach``, zero after the end: ``(F, C, B)`` -> ``(F, W, B)``."""
+        shifts = [min(offset, len(spectrum)) for offset in range(1, self.reach + 1)]
+        later = [F.pad(spectrum[shift:], (0, 0, 0, 0, 0, shift)) for shift in shifts]
+        return torch.cat([spectrum, *later], dim=1) if later else spectrum
+
+    def width(self, channels: int) -> int:
+        return (1 + self.reach) * channels
 
 
 @dataclass(frozen=True)
@@ -76,6 +114,7 @@ class Diagonal(Operator):
 
     name: str = "diagonal"
     full: bool = False
+    chooses_ridge: bool = False
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         shift = moments.ridge(float(ridge))
@@ -117,6 +156,7 @@ class DiagonalLowRank(Operator):
     name: str = "diagonal+rank8"
     rank: int = 8
     tells_leverage: bool = False
+    chooses_ridge: bool = False
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         shift = moments.ridge(float(ridge))
@@ -146,16 +186,19 @@ class DiagonalLowRank(Operator):
 
 
 def operator_named(name: str) -> Operator:
-    """``full``, ``diagonal``, ``gamma`` or ``diagonal+rank<r>``."""
-    plain = {"full": Operator(), "diagonal": Diagonal(), "gamma": Gamma()}
+    """``full``, ``diagonal``, ``gamma``, ``diagonal+rank<r>``, ``causal`` or ``causal+<k>``."""
+    plain = {"full": Operator(), "diagonal": Diagonal(), "gamma": Gamma(), "causal": Causal()}
     if name in plain:
         return plain[name]
-    ranked = re.fullmatch(r"diagonal\+rank([1-9]\d*)", name)
-    if not ranked:
+    numbered = re.fullmatch(r"(diagonal\+rank|causal\+)([1-9]\d*)", name)
+    if not numbered:
         raise PlanError(
-            'operator "full", "diagonal", "gamma" or "diagonal+rank<r>"', repr(name), "Choose one of these."
+            'operator "full", "diagonal", "gamma", "diagonal+rank<r>", "causal" or "causal+<k>"',
+            repr(name),
+            "Choose one of these.",
         )
-    return DiagonalLowRank(name=name, rank=int(ranked[1]))
+    number = int(numbered[2])
+    return Causal(name, reach=number) if numbered[1] == "causal+" else DiagonalLowRank(name, rank=number)
 
 
 def _spread(gain: Tensor, partition: Partition) -> Tensor:
