@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from sgfi.batches import Batches
 from sgfi.boundaries import Plan
 from sgfi.children import HonestChildren, OnlineChildren, TrueChildren
+from sgfi.distributed import Team, assemble
 from sgfi.errors import CalibrationError
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation
@@ -22,7 +24,7 @@ from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
 from sgfi.repair import source
 from sgfi.spectral import Moments, Solution, WienerMap, workspace
-from sgfi.store import Checkpoint
+from sgfi.store import Checkpoint, NodeMaps
 
 Maps = dict[str, tuple[WienerMap, ...]]
 MOST_STAGES = 8
@@ -44,6 +46,7 @@ def calibrate(
     checkpoint: str | Path | None = None,
     progress: bool = True,
     provenance: Mapping[str, Any] | None = None,
+    distributed: bool = False,
 ) -> MapFamily:
     """Fit every map of the plan in closed form.
 
@@ -60,28 +63,35 @@ def calibrate(
     nodes are scheduled into as many passes over the data as it takes. ``checkpoint`` names a folder where finished
     nodes are kept: an interrupted calibration goes on from there, finished maps leave memory, and the folder can be
     loaded when done. Without it finished maps stay in memory beyond the budget.
+
+    ``distributed`` shares the work with the other processes of the job (``torchrun``): each is given the same
+    arguments, reads its share of the batches, solves its share of the groups and returns the same family. ``memory`` is
+    then what one process may use, and a checkpoint folder must be visible to all.
     """
     _check(ridge, children, stages)
     _check_plan(plan, ridge, children)
     told = _plain_json(provenance or {})
     most = MOST_STAGES if isinstance(stages, str) else stages
-    job = _Job(plan, Batches(plan, batches), ridge, children, most, _budget(memory), selective=stages == "auto")
-    ledger = Checkpoint(checkpoint, job.signature(), plan) if checkpoint is not None else None
+    team = assemble(distributed, plan.graph.device)
+    data = Batches(plan, batches, team)
+    job = _Job(plan, data, ridge, children, most, _budget(memory, team), selective=stages == "auto", team=team)
+    team.agree(job.signature())
+    ledger = team.in_turn(lambda: _ledger(job, checkpoint))
     states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)
-    finished = _usable(job, states, ledger.finished()) if ledger else {}
+    finished = _usable(job, states, _everywhere(team, ledger.finished())) if ledger else {}
     remaining = [name for name in reversed(plan.fitted) if name not in finished]
     waves = _waves(job, remaining) if children == "true" else [[name] for name in remaining]
     passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves)
     passes += children != "true" and bool(waves)
-    with Progress(progress, passes, len(job.data.sizes), len(plan.fitted), len(finished)) as bar:
+    shown = progress and not team.rank
+    with Progress(shown, passes, len(job.data.places), len(plan.fitted), len(finished)) as bar:
         try:
             if waves:
                 states.start({name: maps for name, (maps, _) in finished.items()}, bar)
             for wave in waves:
                 fitted = _fit(job, wave, states, bar)
                 states.keep(wave)
-                for name in wave:
-                    finished[name] = ledger.keep(name, *fitted[name]) if ledger else fitted[name]
+                finished |= team.in_turn(partial(_kept, ledger, fitted))
                 states.finish(wave)
                 bar.finished(len(wave))
         finally:
@@ -97,8 +107,8 @@ def calibrate(
         provenance=told,
     )
     if ledger:
-        ledger.close(family)
-    if isinstance(states, HonestChildren):
+        team.in_turn(lambda: ledger.close(family))
+    if isinstance(states, HonestChildren) and not team.rank:
         states.discard()
     return family
 
@@ -157,8 +167,24 @@ def _strategy(job: _Job, folder: Path | None) -> TrueChildren:
     return OnlineChildren(job) if job.children == "online" else TrueChildren()
 
 
-def _budget(memory: int | str | None) -> int:
-    return as_bytes(memory) if memory is not None else available() // 2
+def _budget(memory: int | str | None, team: Team) -> int:
+    """What one process may use: of a team, the least any of them has, so that all schedule alike."""
+    mine = as_bytes(memory) if memory is not None else available() // (2 * team.neighbours())
+    return min(team.gather(mine))
+
+
+def _ledger(job: _Job, folder: str | Path | None) -> Checkpoint | None:
+    return None if folder is None else Checkpoint(folder, job.signature(), job.plan, writes=not job.team.rank)
+
+
+def _everywhere(team: Team, finished: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
+    """The finished nodes that every process can read."""
+    names = set.intersection(*team.gather(set(finished)))
+    return {name: maps for name, maps in finished.items() if name in names}
+
+
+def _kept(ledger: Checkpoint | None, fitted: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
+    return fitted if ledger is None else {name: ledger.keep(name, *found) for name, found in fitted.items()}
 
 
 @dataclass
@@ -173,6 +199,7 @@ class _Job:
     budget: int
     selective: bool = False
     """Whether a further map is kept only if it lowers the honest error."""
+    team: Team = field(default_factory=Team)
     dtype: torch.dtype = field(init=False)
     model: str = field(init=False)
 
@@ -231,11 +258,11 @@ class _Job:
         return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
 
-def _usable(job: _Job, states: TrueChildren, finished: dict[str, Any]) -> dict[str, Any]:
+def _usable(job: _Job, states: TrueChildren, finished: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
     """The finished nodes to go on from. Online, one whose child must be fitted again is itself no longer right."""
     if job.children == "true":
         return finished
-    kept: dict[str, Any] = {}
+    kept: dict[str, NodeMaps] = {}
     for name in reversed(job.plan.fitted):
         if name in finished and all(child == job.plan.target or child in kept for child in job.plan.children(name)):
             kept[name] = finished[name]
@@ -258,9 +285,7 @@ def _waves(job: _Job, names: list[str]) -> list[list[str]]:
     return waves
 
 
-def _fit(
-    job: _Job, wave: list[str], states: TrueChildren, bar: Progress
-) -> dict[str, tuple[tuple[WienerMap, ...], list]]:
+def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dict[str, NodeMaps]:
     """All maps of the wave's nodes, stage by stage, with diagnostics."""
     maps: Maps = dict.fromkeys(wave, ())
     diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in wave}
@@ -271,10 +296,10 @@ def _fit(
             active = {name: found[turn] for name, found in chunks.items() if turn < len(found)}
             moments = _pass(job, active, maps, states, bar, f"stage {stage + 1} of {job.stages}")
             for name in active:
-                found = moments.pop(name)
+                found = job.team.share(moments.pop(name))
                 if not turn:
                     diagnostics[name].append(_diagnose(found))
-                pieces[name].append(_solve(job, name, found, states))
+                pieces[name] += job.team.exchange(_solve(job, name, found, states))
         for name in wave:
             solution = _joined(pieces.pop(name))
             boundary = job.plan.boundary[name]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from sgfi.batches import Batches
 from sgfi.boundaries import Plan
 from sgfi.carry import Carry
+from sgfi.distributed import Team
 from sgfi.errors import StoreError
 from sgfi.graph import Linearisation, LocalMap
 from sgfi.progress import Progress
@@ -29,6 +30,7 @@ class Job(Protocol):
 
     plan: Plan
     ridge: float | str
+    team: Team
 
     @property
     def data(self) -> Batches: ...
@@ -102,10 +104,11 @@ class OnlineChildren(TrueChildren):
                 if name in needed:
                     self._carry.put(name, place, state)
 
-    def _needed(self, finished: Maps) -> set[str]:
-        """The nodes whose states the unfinished ones will ask for."""
+    def _needed(self, finished: Collection[str]) -> set[str]:
+        """The finished nodes, and the target, whose states the unfinished ones will ask for."""
         plan = self._plan
-        return {child for name in plan.fitted if name not in finished for child in plan.children(name)}
+        asked = {child for name in plan.fitted if name not in finished for child in plan.children(name)}
+        return asked & {*finished, plan.target}
 
     def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
         return [self._carry.get(name, place) for name in names]
@@ -123,12 +126,19 @@ class OnlineChildren(TrueChildren):
     def samples(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
         boundary = self._plan.boundary[name]
         for place in range(len(self._job.data.sizes)):
-            found, target = (self._carry.get(key, place) for key in (_source(name), _target(name)))
+            found, target = (self._from_reader(key, name, place) for key in (_source(name), _target(name)))
             yield boundary.reads(found), boundary.basis.analyse(target)
+
+    def _from_reader(self, key: str, name: str, place: int) -> Tensor:
+        """What is carried for a batch, in every process."""
+        if place in self._job.data.places:
+            return self._job.team.spread(place, self._carry.get(key, place))
+        graph, shape = self._plan.graph, (self._job.data.sizes[place], *self._plan.boundary[name].basis.shape)
+        return self._job.team.spread(place, torch.empty(shape, dtype=graph.input.dtype, device=graph.device))
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
-        for place in range(len(self._job.data.sizes)):
+        for place in self._job.data.places:
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
             self._carry.put(_next(name), place, advance(y, wiener, self._carry.get(_source(name), place)))
         return None
@@ -162,10 +172,10 @@ class HonestChildren(OnlineChildren):
         super().__init__(job)
         self._folder = folder / "states" if folder is not None else None
 
-    def restorable(self, finished: Maps) -> bool:
+    def restorable(self, finished: Collection[str]) -> bool:
         """Whether an interrupted calibration left every state that the unfinished nodes need."""
         needed = self._needed(finished) - {self._plan.target}
-        return self._folder is not None and all(self._file(name).is_file() for name in needed)
+        return self._folder is not None and all(self._complete(name) for name in needed)
 
     def start(self, finished: Maps, bar: Progress) -> None:
         for place, x in bar.batches(self._job.data, "starting states"):
@@ -173,52 +183,68 @@ class HonestChildren(OnlineChildren):
             self._carry.put(self._plan.target, place, point.values[self._plan.target])
         if finished:
             for name in self._needed(finished) - {self._plan.target}:
-                for key, state in load_file(self._file(name)).items():
-                    self._carry.put(name, int(key), state.to(self._plan.graph.device))
+                for file in self._files(name):
+                    with safe_open(file, "pt") as states:
+                        for key in set(states.keys()) & set(map(str, self._job.data.places)):
+                            self._carry.put(name, int(key), states.get_tensor(key).to(self._plan.graph.device))
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         samples = sum(self._job.data.sizes)
         before = after = 0.0
-        for place in range(len(self._job.data.sizes)):
+        for place in self._job.data.places:
             target = self._carry.get(_target(name), place)
             step = _unseen(wiener, solution, self._carry.get(_source(name), place), target, samples)
             before += _energy(target)
             after += _energy(target - step)
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
             self._carry.put(_next(name), place, step if y is None else y + step)
-        return before / samples, after / samples
+        missed = self._job.team.gather((before, after))
+        return sum(found for found, _ in missed) / samples, sum(found for _, found in missed) / samples
 
     def keep(self, wave: list[str]) -> None:
         """What a resumed calibration could not work out again: the leave-one-out states."""
         if self._folder is None:
             return
-        places = range(len(self._job.data.sizes))
+        places = self._job.data.places
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             for name in wave:
-                draft = self._file(name).with_suffix(".part")
+                file = self._folder / f"{self._stem(name)}.{self._job.team.rank}.safetensors"
+                draft = file.with_suffix(".part")
                 save_file({str(place): self._carry.get(name, place).cpu().contiguous() for place in places}, draft)
-                draft.replace(self._file(name))
+                draft.replace(file)
         except (OSError, SafetensorError) as error:  # the latter is how it reports a full disk
             raise StoreError(
                 "room and permission to keep the states of a finished node", str(error), "Free space and run again."
             ) from error
+        self._job.team.gather(None)  # no node counts as finished before all its states are written
 
     def finish(self, wave: list[str]) -> None:
         super().finish(wave)
         for name in wave if self._folder is not None else ():
             for child in self._plan.children(name):
-                if self._last_reader[child] == name:
-                    self._file(child).unlink(missing_ok=True)
+                for file in self._files(child) if self._last_reader[child] == name else ():
+                    file.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """The calibration is complete; nothing needs to be resumed."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _file(self, name: str) -> Path:
-        assert self._folder is not None
-        return self._folder / f"{self._plan.boundaries.index(name):03d}.safetensors"
+    def _stem(self, name: str) -> str:
+        return f"{self._plan.boundaries.index(name):03d}"
+
+    def _files(self, name: str) -> list[Path]:
+        """A file of states from every process."""
+        return sorted(self._folder.glob(f"{self._stem(name)}.*.safetensors")) if self._folder is not None else []
+
+    def _complete(self, name: str) -> bool:
+        """Whether the states of every batch are there, however many processes wrote them."""
+        found: set[str] = set()
+        for file in self._files(name):
+            with safe_open(file, "pt") as states:
+                found.update(states.keys())
+        return found >= {str(place) for place in range(len(self._job.data.sizes))}
 
 
 def _unseen(wiener: WienerMap, solution: Solution, observed: Tensor, target: Tensor, samples: int) -> Tensor:

@@ -140,16 +140,25 @@ def verify_files(path: str | Path, manifest: Mapping[str, Any] | None = None) ->
 
 
 class Checkpoint:
-    """A folder that fills up with finished nodes while a calibration runs, and becomes a map folder at the end."""
+    """A folder that fills up with finished nodes while a calibration runs, and becomes a map folder at the end.
 
-    def __init__(self, path: str | Path, signature: str, plan: Plan) -> None:
-        self._path, self._plan = Path(path), plan
+    Of several processes one ``writes``; the others, each after it, read what it has written.
+    """
+
+    def __init__(self, path: str | Path, signature: str, plan: Plan, *, writes: bool = True) -> None:
+        self._path, self._plan, self._writes = Path(path), plan, writes
         self._note = self._path / UNFINISHED
         if (self._path / MANIFEST).exists():
             found = read_manifest(self._path)
             self._state = {"signature": found["calibration"].get("signature"), "nodes": _as_nodes(found)}
         elif self._note.exists():
             self._state = _read_note(self._note)
+        elif not writes:
+            raise StoreError(
+                f"the checkpoint folder {self._path} that the first process has just made",
+                "nothing there",
+                "Choose a folder on a file system that every process can see.",
+            )
         elif self._path.exists() and (not self._path.is_dir() or any(self._path.iterdir())):
             raise StoreError("an empty or new checkpoint folder", str(self._path), "Choose another folder.")
         else:
@@ -160,6 +169,8 @@ class Checkpoint:
                 "one of another model, plan, data or setting",
                 "Choose another folder, or delete this one to start afresh.",
             )
+        if not writes:
+            return
         try:
             self._path.mkdir(parents=True, exist_ok=True)
             if not (self._path / MANIFEST).exists():
@@ -179,17 +190,20 @@ class Checkpoint:
     def keep(self, name: str, maps: tuple[WienerMap, ...], diagnostics: list[dict[str, float]]) -> NodeMaps:
         """Write a finished node and hand it back memory-mapped."""
         try:
-            entry = _write_node(self._path, self._plan, name, maps)
-            self._state["nodes"][name] = entry | {"diagnostics": diagnostics}
-            _write_json(self._note, self._state)
+            if self._writes:
+                entry = _write_node(self._path, self._plan, name, maps)
+                self._state["nodes"][name] = entry | {"diagnostics": diagnostics}
+                _write_json(self._note, self._state)
         except OSError as error:
             raise StoreError(
                 "room and permission to keep a finished node", str(error), "Free space and run again to go on."
             ) from error
-        return _read_node(self._path / entry["file"], self._plan, name), diagnostics
+        return _read_node(_node_file(self._path, self._plan, name), self._plan, name), diagnostics
 
     def close(self, family: MapFamily) -> None:
         """Turn the folder into a finished map folder."""
+        if not self._writes:
+            return
         files = {name: _without(entry, "diagnostics") for name, entry in self._state["nodes"].items()}
         manifest = _manifest(family, {name: files[name] for name in family.maps})
         manifest["calibration"]["signature"] = self._state["signature"]
@@ -260,7 +274,7 @@ def _write_node(folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...]
     partition = plan.boundary[name].partition
     if partition.kind == "custom":
         tensors["partition"] = partition.groups
-    file = folder / f"{plan.fitted.index(name):03d}_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.safetensors"
+    file = _node_file(folder, plan, name)
     draft = file.with_suffix(".part")
     try:
         try:
@@ -271,6 +285,10 @@ def _write_node(folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...]
     finally:
         draft.unlink(missing_ok=True)
     return {"file": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
+
+
+def _node_file(folder: Path, plan: Plan, name: str) -> Path:
+    return folder / f"{plan.fitted.index(name):03d}_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.safetensors"
 
 
 def _read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:

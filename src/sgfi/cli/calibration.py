@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import time
+import warnings
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import sgfi
+from sgfi import distributed
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.store import _replace
-from sgfi.vision.data import open_data
+from sgfi.vision.data import SkippedFile, open_data
 
 
 @command
@@ -63,7 +66,10 @@ def calibrate(
       sgfi calibrate timm:resnet50 --data photos/ --out maps/r50 --size 128 --limit 512
 
       sgfi calibrate my_model.py:build --weights best.safetensors --data inputs.npy --out maps/mine
+
+      torchrun --nproc-per-node 4 -m sgfi calibrate torchvision:resnet50 --data photos/ --out maps/r50
     """
+    quiet = _joined(quiet)
     chosen_ridge = options.number_or_auto(ridge, float, "--ridge")
     chosen_stages = options.number_or_auto(stages, int, "--stages")
     options.free_map_folder(out, force)
@@ -87,14 +93,27 @@ def calibrate(
             checkpoint=partial,
             progress=not quiet,
             provenance={"model": loaded.provenance, "data": {"path": str(data), **described}},
+            distributed=distributed.launched(),
         )
     except KeyboardInterrupt as error:
         raise Interrupted(
             f"Interrupted. Finished nodes are kept in {partial}; run the same command to go on."
         ) from error
+    distributed.leave()
+    if distributed.follows():
+        return
     _move(partial, out, force)
     say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
     typer.echo(str(out))
+
+
+def _joined(quiet: bool) -> bool:
+    """Under torchrun: only the first process talks, and one that is asked to end says what is kept."""
+    if distributed.launched():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if distributed.follows():
+        warnings.simplefilter("ignore", SkippedFile)
+    return quiet or distributed.follows()
 
 
 def _move(finished: Path, out: Path, force: bool) -> None:

@@ -6,7 +6,7 @@ Law: the moments of any split of the samples, merged in any order, are the momen
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -85,6 +85,11 @@ class Moments:
         self.energy += other.energy
         self.target += other.target
         self.count += other.count
+
+    def narrowed(self, groups: range) -> Moments:
+        """The same samples' moments of fewer groups, in the same storage."""
+        part = slice(groups.start - self.groups.start, groups.stop - self.groups.start)
+        return replace(self, xx=self.xx[part], yx=self.yx[part], groups=groups)
 
     def pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Our groups and their columns: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""

@@ -111,10 +111,10 @@ def leave_one_out(prediction: Tensor, target: Tensor, leverage: Tensor) -> Tenso
 
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
-    """A few groups at a time, with the precision to solve in: double where the device has it."""
+    """A few groups at a time (one empty part of none), with the precision to solve in: double where there is one."""
     dtype = moments.xx.dtype if moments.xx.device.type == "mps" else DOUBLE.get(moments.xx.dtype, moments.xx.dtype)
     step = _step(moments.xx.shape[-1], dtype)
-    for start in range(0, len(moments.groups), step):
+    for start in range(0, max(1, len(moments.groups)), step):
         yield slice(start, start + step), dtype
 
 

@@ -37,6 +37,7 @@ class Batches(Protocol):
     skipped: list[str]
 
     def __iter__(self) -> Iterator[torch.Tensor]: ...
+    def __getitem__(self, place: int) -> torch.Tensor: ...
     def __len__(self) -> int: ...
     def describe(self) -> dict[str, Any]: ...
 
@@ -53,6 +54,9 @@ class TensorBatches:
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self.inputs.split(self.batch_size))
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        return self.inputs[_span(self, place)]
 
     def __len__(self) -> int:
         return -(-len(self.inputs) // self.batch_size)
@@ -81,9 +85,11 @@ class ImageBatches:
         self.names = [path.stem for path in self.paths]
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        for start in range(0, len(self.paths), self.batch_size):
-            crops = [self._crop(path) for path in self.paths[start : start + self.batch_size]]
-            yield self.preprocessing.normalise(torch.stack(crops))  # (B, C, H, W)
+        return (self[place] for place in range(len(self)))
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        crops = [self._crop(path) for path in self.paths[_span(self, place)]]
+        return self.preprocessing.normalise(torch.stack(crops))  # (B, C, H, W)
 
     def __len__(self) -> int:
         return -(-len(self.paths) // self.batch_size)
@@ -116,6 +122,13 @@ class ImageBatches:
             self._room -= crop.numel()
             self._cache[path] = crop
         return crop
+
+
+def _span(batches: TensorBatches | ImageBatches, place: int) -> slice:
+    """Which inputs make up one batch."""
+    if not 0 <= place < len(batches):
+        raise IndexError(place)
+    return slice(place * batches.batch_size, (place + 1) * batches.batch_size)
 
 
 def open_image(path: Path) -> Any:

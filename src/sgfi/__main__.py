@@ -1,0 +1,5 @@
+"""``python -m sgfi``, also as ``torchrun -m sgfi``."""
+
+from sgfi.cli import main
+
+main()
