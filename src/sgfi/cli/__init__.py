@@ -1,4 +1,4 @@
-"""``sgfi graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | maps | demo``."""
+"""``sgfi graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | maps | experiment | demo``."""
 
 from __future__ import annotations
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import typer
 
-from sgfi.cli import calibration, coordinates, decisions, demonstration, evaluation, inspection, inversion, maps
+from sgfi.cli import (
+    calibration,
+    coordinates,
+    decisions,
+    demonstration,
+    evaluation,
+    experiments,
+    inspection,
+    inversion,
+    maps,
+)
 
 app = typer.Typer(
     name="sgfi",
@@ -28,4 +38,11 @@ maps_app.command()(maps.info)
 maps_app.command()(maps.verify)
 maps_app.command()(maps.shrink)
 app.add_typer(maps_app, name="maps")
+experiment_app = typer.Typer(no_args_is_help=True, help="The paper's tables and controls, each from one small file.")
+experiment_app.command("list")(experiments.list_)
+experiment_app.command("show")(experiments.show)
+experiment_app.command("run")(experiments.run_)
+experiment_app.command("compare")(experiments.compare_)
+experiment_app.command("page")(experiments.page)
+app.add_typer(experiment_app, name="experiment")
 app.command()(demonstration.demo)

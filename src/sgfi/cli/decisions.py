@@ -19,6 +19,7 @@ from sgfi.decisions import Settings, activation_means, gate, load_means, save_me
 from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
+from sgfi.declared import read_declared
 from sgfi.errors import DataError, StoreError
 from sgfi.vision.data import Batches, open_data
 
@@ -134,15 +135,7 @@ def free_folder(out: Path, force: bool) -> Path:
 
 def read_experiment(path: Path | None) -> dict[str, Any]:
     """The settings a file declares."""
-    if path is None:
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError("a JSON file of settings", f"{path}: {error}", "Check the file.") from error
-    if not isinstance(found, dict):
-        raise DataError("a JSON object of settings", type(found).__name__, 'Write {"depths": [...], ...}.')
-    return found
+    return {} if path is None else read_declared(path)
 
 
 def calibration_means(

@@ -25,8 +25,8 @@ from sgfi.decisions.coordinates import (
 from sgfi.decisions.interventions import PROTOCOLS, replacement_of
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split
-from sgfi.decisions.settings import Declared
 from sgfi.decisions.studies import plain
+from sgfi.declared import Declared
 from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Contrast, Correlation, Interval, contrast, correlation
 from sgfi.family import MapFamily

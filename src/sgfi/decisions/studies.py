@@ -19,7 +19,7 @@ from sgfi.decisions.groups import KINDS, Groups, choose
 from sgfi.decisions.interventions import PROTOCOLS, Curve, Edit, deletion, intervene, replacement_of, steps
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
-from sgfi.decisions.settings import Declared
+from sgfi.declared import Declared
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.family import MapFamily

@@ -1,7 +1,7 @@
 """Controls of an inverse: what it must do whatever the model, and where its content comes from.
 
 Each takes a family and a batch (B, ...) and returns rows of scores, one number an image. Pairs (A, B) are neighbours
-in the batch. ``H`` is the target state, ``J`` the local differentials: (H_A, J_B) is ``invert(family, b, terminal=H_A)``.
+in the batch. ``H`` is the target state, ``J`` the differentials; (H_A, J_B) is ``invert(family, b, terminal=H_A)``.
 """
 
 from __future__ import annotations

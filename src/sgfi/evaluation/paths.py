@@ -6,21 +6,27 @@ second stage, the true-child oracle and, compared with the public call, the proo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sgfi.boundaries import Plan
-from sgfi.errors import QueryError
+from sgfi.errors import PlanError, QueryError
 from sgfi.evaluation.metrics import nmse, pixel_cosine, relative_error
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows, average, partner
+from sgfi.evaluation.statistics import spearman
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation
 from sgfi.inversion import invert
 from sgfi.repair import advance, source
+
+TINY = 1e-30
+"""Keeps the logarithm of an exact match finite."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +121,23 @@ def probed(plan: Plan, count: int = 7) -> list[str]:
     return list(dict.fromkeys(plan.fitted[round(i * last / max(1, count - 1))] for i in range(count)))
 
 
+def depth_targets(plan: Plan, count: int = 5) -> list[str]:
+    """About ``count`` targets from shallow to deep that the family can serve, the plan's own last."""
+    fitting = [name for name in plan.boundaries[1:] if _served(plan, name)]
+    if len(fitting) <= count:
+        return fitting
+    last = len(fitting) - 1
+    return [fitting[last - round(i * last / max(count - 1, 1))] for i in reversed(range(count))]
+
+
+def _served(plan: Plan, name: str) -> bool:
+    try:
+        plan.toward(name)
+    except PlanError:
+        return False
+    return True
+
+
 def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = None) -> Rows:
     """Do the states of an inverse follow the path of the image they came from, whatever its pixel cosine?
 
@@ -144,3 +167,16 @@ def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = Non
         "branch_distance": relative_error(swapped.value, found.value),
     }
     return rows
+
+
+def summary(path: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
+    """The images of the lowest pixel-cosine quartile, and how pixel cosine ranks the path diagnostics."""
+    cosines = path["pixel_cosine"]
+    lowest = sorted(range(len(cosines)), key=lambda place: cosines[place])[: max(1, len(cosines) // 4)]
+    sides = zip(path["shuffled_nmse"], path["matched_nmse"], strict=True)
+    ratio = [math.log(max(shuffled, TINY) / max(matched, TINY)) for shuffled, matched in sides]
+    against = {"state_margin": path["state_margin"], "log_ratio": ratio, "node_win": path["node_win"]}
+    return {
+        "lowest quartile": {score: [values[place] for place in lowest] for score, values in path.items()},
+        "Spearman": {name: spearman(cosines, values) for name, values in against.items()},
+    }

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sgfi.errors import PlanError, QueryError
+from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.paths import depth_targets
 from sgfi.figures.grids import Cell, Grid, Share, View, cell_mark, draw_grid
 from sgfi.inversion import Query, invert, sweep
 from sgfi.query_text import TextQuery
@@ -177,15 +178,6 @@ def zero_target(
     return draw_grid(_grid([cells], heads, (), "The maps add nothing of their own"))
 
 
-def depth_targets(plan: Any, count: int = 5) -> list[str]:
-    """About ``count`` targets from shallow to deep that the family can serve, the plan's own last."""
-    fitting = [name for name in plan.boundaries[1:] if _served(plan, name)]
-    if len(fitting) <= count:
-        return fitting
-    last = len(fitting) - 1
-    return [fitting[last - round(i * last / max(count - 1, 1))] for i in reversed(range(count))]
-
-
 def depth_name(plan: Any, target: str) -> str:
     """Short enough for a column head: long module paths lose their middle."""
     name = str(plan.graph.nodes[target].name)
@@ -292,14 +284,6 @@ def _marks(query: TextQuery, shape: tuple[int, ...]) -> tuple[tuple[float, float
     if query.coords is None or len(shape) != 2:
         return ()
     return tuple(cell_mark(coord, shape) for coord in query.coords)
-
-
-def _served(plan: Any, name: str) -> bool:
-    try:
-        plan.toward(name)
-    except PlanError:
-        return False
-    return True
 
 
 def _captioned(cell: Cell, caption: str, marks: tuple[tuple[float, float, float, float], ...] = ()) -> Cell:

@@ -1,0 +1,200 @@
+"""``sgfi experiment list | show | run | compare | page``: the paper's tables and controls, each from one small file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sgfi.cli import options
+from sgfi.cli.decisions import told_command
+from sgfi.cli.outcomes import Interrupted, command, say
+from sgfi.declared import read_declared
+from sgfi.errors import DataError, StoreError
+from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result, run
+from sgfi.experiments.results import FILE, markdown
+
+Name = Annotated[str, typer.Argument(help="A name that sgfi experiment list shows, or a .json file of your own.")]
+With = Annotated[
+    list[Path] | None, typer.Option("--with", help="JSON file of changes laid over the experiment; repeat it.")
+]
+Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as calibration.ridge=0.03; repeat it.")]
+Spec = Annotated[str | None, typer.Option("--model", help="Model of every variant that names none of its own.")]
+Data = Annotated[Path | None, typer.Option(help="Images to calibrate on; without --held-out also to evaluate on.")]
+HeldOut = Annotated[Path | None, typer.Option(help="Images to evaluate on. Default: others of --data.")]
+Fit = Annotated[int | None, typer.Option("--fit", help="Calibration images.")]
+Evaluate = Annotated[int | None, typer.Option("--evaluate", help="Evaluation images.")]
+
+
+@command
+def list_() -> None:
+    """The shipped experiments."""
+    known = available()
+    width = max(map(len, known))
+    for name, title in known.items():
+        typer.echo(f"{name:{width}}  {title}")
+
+
+@command
+def show(
+    name: Name,
+    with_: With = None,
+    set_: Set = None,
+    model: Spec = None,
+    weights: options.Weights = None,
+    size: options.Size = None,
+    data: Data = None,
+    held_out: HeldOut = None,
+    fit: Fit = None,
+    evaluate: Evaluate = None,
+) -> None:
+    """The resolved experiment as it would run.
+
+    Examples:
+
+      sgfi experiment show operators
+
+      sgfi experiment show ridge --model torchvision:resnet18 --set calibration.children=online
+    """
+    found = _resolved(name, with_, set_, _given(model, weights, size, data, held_out, fit, evaluate))
+    typer.echo(json.dumps(found.as_dict(), indent=1))
+
+
+@command
+def run_(
+    name: Name,
+    out: Annotated[Path | None, typer.Option(help="Folder for result.json, result.md and figure.png.")] = None,
+    work: Annotated[
+        Path, typer.Option(help="Folder that keeps maps and finished units: what makes a run resumable.")
+    ] = Path("experiments-work"),
+    with_: With = None,
+    set_: Set = None,
+    model: Spec = None,
+    weights: options.Weights = None,
+    size: options.Size = None,
+    data: Data = None,
+    held_out: HeldOut = None,
+    fit: Fit = None,
+    evaluate: Evaluate = None,
+    variant: Annotated[list[str] | None, typer.Option(help="Only this variant; repeat it.")] = None,
+    quiet: options.Quiet = False,
+    force: options.Force = False,
+) -> None:
+    """Calibrate, measure and write a table with its provenance. Interrupted, the same command goes on.
+
+    Examples:
+
+      sgfi experiment run topology --model torchvision:resnet18 --data photos/ --fit 1024 --evaluate 256
+
+      sgfi experiment run ridge --model pip:efficientnet_lite0 --size 96 --data photos/ --out results/ridge
+    """
+    experiment = _resolved(name, with_, set_, _given(model, weights, size, data, held_out, fit, evaluate))
+    folder = out if out is not None else Path("results") / experiment.name
+    _check_folder(folder, experiment, force)
+    say(json.dumps(experiment.as_dict(), indent=1), quiet)
+    try:
+        result = run(
+            experiment,
+            work,
+            only=variant,
+            command=told_command(),
+            progress=not quiet,
+            say=lambda text: say(text, quiet),
+        )
+    except KeyboardInterrupt as error:
+        raise Interrupted(f"Interrupted. Finished work is kept in {work}; run the same command to go on.") from error
+    _write(result, folder)
+    typer.echo(markdown(result))
+    typer.echo(str(folder))
+
+
+@command
+def compare_(
+    first: Annotated[Path, typer.Argument(help="Folder or result.json of one run.")],
+    second: Annotated[Path, typer.Argument(help="Folder or result.json of another.")],
+) -> None:
+    """Numbers that two results share, with differences, paired over images where both saw the same ones."""
+    typer.echo(compare(read_result(first), read_result(second)))
+
+
+@command
+def page(
+    results: Annotated[Path, typer.Argument(help="Folder with one result folder each.")],
+    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("results.md"),
+    force: options.Force = False,
+) -> None:
+    """One page of all results, beside the paper's numbers, with every claim judged."""
+    from sgfi.experiments.page import results_page
+
+    options.check_out(out, force, (".md",))
+    folders = sorted(file.parent for file in results.glob(f"*/{FILE}"))
+    if not folders:
+        raise DataError("folders with a result.json", f"none in {results}", "Run sgfi experiment run first.")
+    text = results_page({folder: read_result(folder) for folder in folders}, out.resolve().parent, told_command())
+    out.write_text(text, encoding="utf-8")
+    typer.echo(str(out))
+
+
+def _given(
+    model: str | None,
+    weights: str | None,
+    size: int | None,
+    data: Path | None,
+    held_out: Path | None,
+    fit: int | None,
+    evaluate: int | None,
+) -> dict[str, Any]:
+    """The options as changes of the file."""
+    told: dict[str, dict[str, Any]] = {
+        "model": {"spec": model, "weights": weights, "size": size},
+        "data": {
+            "calibration": data and str(data),
+            "evaluation": held_out and str(held_out),
+            "calibration_count": fit,
+            "evaluation_count": evaluate,
+        },
+    }
+    return {part: {key: value for key, value in found.items() if value is not None} for part, found in told.items()}
+
+
+def _resolved(name: str, with_: list[Path] | None, set_: list[str] | None, given: dict[str, Any]) -> Experiment:
+    changes = [read_declared(path) for path in with_ or []]
+    return declare(name, *changes, given, *map(_setting, set_ or []))
+
+
+def _setting(text: str) -> dict[str, Any]:
+    """``a.b=value`` as nested settings; the value is JSON, or a plain word."""
+    address, equals, value = text.partition("=")
+    if not equals or not address:
+        raise DataError("a setting such as calibration.ridge=0.03", repr(text), "Write section.key=value.")
+    try:
+        found: Any = json.loads(value)
+    except ValueError:
+        found = value
+    for key in reversed(address.split(".")):
+        found = {key: found}
+    return overlay({}, found)
+
+
+def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:
+    """Results may take the place of the same experiment's, and with ``force`` of another's."""
+    file = folder / FILE
+    if folder.exists() and not file.is_file() and any(folder.iterdir()):
+        raise StoreError("a free folder or one with a result", f"{folder}", "Choose another with --out.")
+    if file.is_file() and not force and read_result(file).name != experiment.name:
+        raise StoreError("a folder of the same experiment", f"{folder}", "Choose another --out or pass --force.")
+
+
+def _write(result: Result, folder: Path) -> None:
+    from sgfi.figures import save_figure
+    from sgfi.figures.experiments import experiment_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / (FILE + ".draft")
+    draft.write_text(json.dumps(result.as_dict(), separators=(",", ":")) + "\n", encoding="utf-8")
+    draft.replace(folder / FILE)
+    (folder / "result.md").write_text(markdown(result), encoding="utf-8")
+    if result.experiment["figures"]:
+        save_figure(experiment_figure(result), folder / "figure.png", overwrite=True)

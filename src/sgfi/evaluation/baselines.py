@@ -1,0 +1,149 @@
+"""What inverses are compared with: an iterative preimage search, and families with a part taken away or broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from sgfi.boundaries import Plan
+from sgfi.declared import Declared
+from sgfi.errors import QueryError
+from sgfi.evaluation.metrics import nmse
+from sgfi.family import MapFamily
+from sgfi.graph import Linearisation
+from sgfi.repair import repair, source
+from sgfi.spectral import Moments, WienerMap
+
+Seed = Callable[[Tensor, int], Tensor]
+"""A child's state (B, ...) and channel count -> what is pulled back."""
+
+
+@dataclass(frozen=True)
+class Search(Declared):
+    """Adam from noise on the feature discrepancy; the paper's numbers.
+
+    The discrepancy is the squared feature error over the squared length of the target, the total variation and the
+    l2 term are means over pixels: the paper names the weights, not the normalisation.
+    """
+
+    steps: int = 2000
+    rate: float = 0.05
+    variation: float = 0.1
+    energy: float = 0.001
+    jitter: int = 4
+    """Pixels the picture may be shifted by, in both directions, anew at every step."""
+
+
+def preimage(plan: Plan, state: Tensor, search: Search, seed: int, target: str | None = None) -> Tensor:
+    """An input whose target tensor comes close to ``state`` (B, ...), found by gradient steps: (B, *input)."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(state), *plan.boundary["input"].basis.shape)
+    x = torch.randn(shape, generator=generator, dtype=torch.float64).to(state).requires_grad_()
+    program = plan.graph.program(("input",), (plan.graph.nodes.canonical(target or plan.target),))
+    adam = torch.optim.Adam([x], lr=search.rate)
+    axes = tuple(range(2, x.dim()))
+    size = state.flatten(1).square().sum(1).clamp_min(torch.finfo(state.dtype).tiny)
+    with torch.enable_grad():
+        for _ in range(search.steps):
+            shift = torch.randint(-search.jitter, search.jitter + 1, (len(axes),), generator=generator).tolist()
+            (found,) = program(x.roll(shift, axes) if axes else x)
+            missed = (found - state).flatten(1).square().sum(1) / size
+            loss = missed.sum() + search.energy * _per_image(x.square()).sum()
+            for axis in axes:
+                loss = loss + search.variation * _per_image(x.diff(dim=axis).abs()).sum()
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+    return x.detach()
+
+
+def feature_nmse(plan: Plan, value: Tensor, state: Tensor) -> Tensor:
+    """How far an input's target tensor is from ``state``: (B,)."""
+    with torch.no_grad():
+        (found,) = plan.graph.program(("input",), (plan.target,))(value)
+    return nmse(found, state)
+
+
+def _per_image(x: Tensor) -> Tensor:
+    return x.flatten(1).mean(1)
+
+
+def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
+    """The same maps, each applied at another frequency than the one it was fitted on."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(wiener: WienerMap) -> WienerMap:
+        order = torch.randperm(wiener.partition.count, generator=generator)
+        return replace(wiener, weights={key: weight[order] for key, weight in wiener.weights.items()})
+
+    return replace(family, maps={name: tuple(map(moved, maps)) for name, maps in family.maps.items()})
+
+
+# Other seeds than the mean.
+
+SEEDS: Mapping[str, Seed] = {
+    "mean": lambda state, channels: state / channels,
+    "constant": lambda state, channels: state,
+    "unit energy": lambda state, channels: state / _length(state),
+    "uniform": lambda state, channels: torch.ones_like(state) / channels,
+}
+"""What stands at a child before it is pulled back; ``mean`` is the method's own (eq:mean_seed)."""
+
+
+def _length(state: Tensor) -> Tensor:
+    return state.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1))
+
+
+@torch.no_grad()
+def seeded_maps(
+    plan: Plan, batches: Iterable[Tensor], seed: Seed, ridge: float = 0.01, stages: int = 2
+) -> dict[str, tuple[WienerMap, ...]]:
+    """Maps fitted on true children as :func:`sgfi.calibrate` fits them, but with another seed."""
+    maps: dict[str, tuple[WienerMap, ...]] = dict.fromkeys(plan.fitted, ())
+    for _ in range(stages):
+        moments = {name: _moments(plan, name) for name in plan.fitted}
+        for x in batches:
+            point = Linearisation(plan.graph, plan.dag.frontiers, x)
+            for name in reversed(plan.fitted):
+                local, (states, seeds) = point.at(name), _given(plan, name, point.values, seed)
+                y = repair(local, states, seeds, maps[name])
+                observed = source(local, states, seeds, y)
+                point.release(name)
+                boundary, truth = plan.boundary[name], point.values[name]
+                left = truth if y is None else truth - y
+                moments[name].update(boundary.reads(observed), boundary.basis.analyse(left))
+        for name in plan.fitted:
+            boundary = plan.boundary[name]
+            weights = boundary.operator.solve(moments.pop(name), ridge).weights
+            maps[name] = (*maps[name], WienerMap(boundary.basis, boundary.partition, boundary.operator, weights))
+    return maps
+
+
+@torch.no_grad()
+def seeded_inverse(plan: Plan, maps: Mapping[str, tuple[WienerMap, ...]], x: Tensor, seed: Seed) -> Tensor:
+    """The full-target inverse of ``x`` with maps and seed of one kind: (B, *input)."""
+    point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
+    states = {plan.target: point.values[plan.target]}
+    for name in reversed(plan.fitted):
+        found = repair(point.at(name), *_given(plan, name, states, seed), maps[name])
+        if found is None:
+            raise QueryError("maps for every node", f"none for {name!r}", "Fit at least one stage.")
+        point.release(name)
+        states[name] = found
+    return states["input"]
+
+
+def _given(plan: Plan, name: str, states: Mapping[str, Tensor], seed: Seed) -> tuple[list[Tensor], list[Tensor]]:
+    """States and seeds of a node's children."""
+    found = [states[u] for u in plan.children(name)]
+    return found, [seed(y, plan.boundary[u].channels) for y, u in zip(found, plan.children(name), strict=True)]
+
+
+def _moments(plan: Plan, name: str) -> Moments:
+    boundary = plan.boundary[name]
+    dtype = boundary.basis.dtype(plan.graph.input.dtype)
+    full, width = boundary.operator.full, boundary.width
+    return Moments.empty(boundary.partition, boundary.channels, dtype, full=full, width=width)

@@ -1,0 +1,156 @@
+"""One variant made real: its model, plan, samples and, once something asks for it, its calibrated family."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sgfi
+from sgfi.errors import DataError
+from sgfi.evaluation.metrics import Metric, alignment_metrics
+from sgfi.experiments.sampling import Sample, draw, open_source
+from sgfi.memory import peak, reset_peak
+from sgfi.vision.models import LoadedModel, load_model
+
+if TYPE_CHECKING:
+    from sgfi.experiments.declaration import Sections
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What measures look at."""
+
+    label: str
+    loaded: LoadedModel
+    plan: sgfi.Plan
+    calibration: Sample
+    evaluation: Sample
+    options: Mapping[str, Any]
+    """Of :func:`sgfi.calibrate`."""
+    families: Path
+    """Folder where calibrated families are kept, by key."""
+    trunk: str | None = None
+    progress: bool = False
+    _facts: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        """Tells this family from every other: weights, plan, options and calibration inputs."""
+        facts = {
+            "weights": self.plan.graph.fingerprint,
+            "plan": self.plan.description,
+            "options": dict(self.options),
+            "preprocessing": self.loaded.preprocessing and self.loaded.preprocessing.as_dict(),
+            "data": self.calibration.digest,
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
+
+    @cached_property
+    def family(self) -> sgfi.MapFamily:
+        """Calibrated now, taken up where an interrupted calibration stopped, or read back when it is finished."""
+        note = self.families / f"{self.key}.json"
+        reset_peak()
+        start = time.perf_counter()
+        found = sgfi.calibrate(
+            self.plan,
+            self.calibration.batches,
+            checkpoint=self.families / self.key,
+            progress=self.progress,
+            **self.options,
+        )
+        if not note.is_file():
+            facts = {"seconds": round(time.perf_counter() - start, 2), "peak_bytes": peak()}
+            note.write_text(json.dumps(facts), encoding="utf-8")
+        return found
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Seconds and peak memory of the calibration (of its last part, where it was interrupted)."""
+        assert self.family is not None
+        return json.loads((self.families / f"{self.key}.json").read_text(encoding="utf-8"))
+
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        return alignment_metrics(self.loaded.preprocessing, self.trunk)
+
+    def describe(self) -> dict[str, Any]:
+        """Provenance of one variant, JSON-able."""
+        node = self.plan.boundary[self.plan.target].node
+        record = self.loaded.provenance
+        if record["weights"] not in ("pretrained", "none"):
+            record["weights"] = Path(record["weights"]).name
+        record["spec"] = Path(record["spec"]).name
+        return {
+            "model": {**record, "class": self.plan.graph.model_class, "fingerprint": self.plan.graph.fingerprint},
+            "target": self.plan.target,
+            "shape": ["B" if size is None else size for size in node.shape],
+            "channel_axis": node.channel_axis,
+            "coord_axes": list(node.coord_axes),
+            "boundaries": self.plan.mode,
+            "fitted_nodes": len(self.plan.fitted),
+            "calibration": {"options": dict(self.options), **self.calibration.as_dict()},
+            "evaluation": self.evaluation.as_dict(),
+            "family": self.key,
+        }
+
+
+class Bench:
+    """Builds cases; a model and its graph are kept while neighbouring variants share them."""
+
+    def __init__(self, families: Path, trunk: str | None = None, progress: bool = False) -> None:
+        self._families, self._trunk, self._progress = families, expanded(trunk), progress
+        self._model: tuple[str, LoadedModel, sgfi.TensorGraph] | None = None
+        families.mkdir(parents=True, exist_ok=True)
+
+    def case(self, label: str, sections: Sections) -> Case:
+        loaded, graph = self._loaded(sections)
+        data = sections.data
+        if data.calibration is None:
+            raise DataError("a data set", "none", "Name one with --data, or data.calibration in the file.")
+        source = open_source(str(expanded(data.calibration)), loaded)
+        held = source if data.evaluation is None else open_source(str(expanded(data.evaluation)), loaded)
+        fit, evaluation = draw(
+            source,
+            held,
+            loaded,
+            counts=(data.calibration_count, data.evaluation_count),
+            seeds=(data.calibration_seed, data.evaluation_seed),
+            batch=data.batch,
+        )
+        plan = sgfi.plan(graph, **{**sections.plan, "target": _target(graph, sections.plan)})
+        return Case(
+            label, loaded, plan, fit, evaluation, sections.calibration, self._families, self._trunk, self._progress
+        )
+
+    def _loaded(self, sections: Sections) -> tuple[LoadedModel, sgfi.TensorGraph]:
+        told = sections.model
+        if not told.spec:
+            raise DataError("a model", "none", "Name one with --model, or model.spec in the file.")
+        key = json.dumps(asdict(told))
+        if self._model is None or self._model[0] != key:
+            loaded = load_model(told.spec, expanded(told.weights), size=told.size, strict=not told.partial_weights)
+            self._model = (key, loaded, sgfi.capture(loaded.model, loaded.example))
+        return self._model[1], self._model[2]
+
+
+def _target(graph: sgfi.TensorGraph, options: Mapping[str, Any]) -> str | None:
+    """The target asked for; other boundaries than the recipe's still have the recipe's own target."""
+    asked = options.get("target")
+    return asked if asked is not None or options.get("boundaries") == "stage" else sgfi.plan(graph).target
+
+
+def expanded(path: str | None) -> str | None:
+    """``$NAME/...`` with the environment's NAME, so that files need not know where weights and images lie."""
+    if path is None or not path.startswith("$"):
+        return path
+    name, slash, rest = path[1:].partition("/")
+    if name not in os.environ:
+        raise DataError(f"the environment variable {name}", "none", f"Set it: {path!r} is read from there.")
+    return os.environ[name] + slash + rest

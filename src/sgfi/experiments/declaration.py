@@ -1,0 +1,192 @@
+"""What an experiment file may say, and how files are laid over each other.
+
+A file is a JSON object over ``files/base.json``. Sections ``model``, ``data``, ``plan`` and ``calibration`` say what is
+calibrated; ``variants`` are small changes of these sections, each calibrated and measured by itself; ``measures`` are
+taken of every variant, ``pairs`` of every ordered pair of variants. ``plan`` and ``calibration`` take whatever
+:func:`sgfi.plan` and :func:`sgfi.calibrate` take, so that a new option needs no word here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import sgfi
+from sgfi.declared import Declared, check_keys, read_declared
+from sgfi.errors import DataError, closest
+from sgfi.experiments.measures import MEASURES, PAIRS
+
+SECTIONS = ("model", "data", "plan", "calibration")
+RELATIONS = ("<", ">", "=")
+
+
+@dataclass(frozen=True)
+class ModelSettings(Declared):
+    """Which network, as :func:`sgfi.vision.load_model` takes it."""
+
+    spec: str = ""
+    weights: str | None = None
+    size: int | None = None
+    partial_weights: bool = False
+
+
+@dataclass(frozen=True)
+class DataSettings(Declared):
+    """Which inputs. Calibration and evaluation inputs never share a file's contents."""
+
+    calibration: str | None = None
+    """Folder of images, or an .npz, .npy or .safetensors of inputs."""
+    evaluation: str | None = None
+    """None: drawn from the calibration data, before the calibration inputs are."""
+    calibration_count: int = 4096
+    evaluation_count: int = 1024
+    calibration_seed: int = 123
+    evaluation_seed: int = 456
+    batch: int = 16
+
+    def __post_init__(self) -> None:
+        if min(self.calibration_count, self.evaluation_count, self.batch) < 2:
+            raise DataError("counts and batches of two or more", repr(self), "Raise them.")
+
+
+@dataclass(frozen=True)
+class Claim(Declared):
+    """A sentence of the paper and the comparison that decides it.
+
+    ``left`` and ``right`` are ``measure/variant/row/score`` (``*``: every variant) or, on the right, a number; with
+    ``factor`` the right side is multiplied first.
+    """
+
+    says: str
+    left: str
+    relation: str
+    right: str | float
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.relation not in RELATIONS:
+            raise DataError(f"a relation among {list(RELATIONS)}", repr(self.relation), "Choose one of these.")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A resolved experiment: nothing is left to look up."""
+
+    name: str
+    title: str
+    question: str = ""
+    section: str = ""
+    """Of the paper."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    calibration: Mapping[str, Any] = field(default_factory=dict)
+    lpips_trunk: str | None = None
+    resamples: int = 10_000
+    measures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pairs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"as declared": {}})
+    figures: tuple[Mapping[str, Any], ...] = ()
+    """``measure``, ``score`` and, where one row is meant, ``row``."""
+    paper: tuple[Mapping[str, Any], ...] = ()
+    """The paper's own numbers: ``row`` (measure/variant/row/score, any of them ``*``) and ``says``."""
+    differs: str = ""
+    """Why our numbers cannot be the paper's."""
+    claims: tuple[Mapping[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        for label in self.variants:
+            self.settings(label)
+            if "/" in label:
+                raise DataError("labels of variants without '/'", repr(label), "It stands in addresses of numbers.")
+        _check_named(self.measures, MEASURES, "measures")
+        _check_named(self.pairs, PAIRS, "pair measures")
+        for claim in self.claims:
+            Claim.from_dict(claim)
+        for figure in self.figures:
+            check_keys(figure, ("measure", "score", "row"), "figure settings")
+
+    def settings(self, label: str) -> Sections:
+        """The sections of one variant."""
+        change = self.variants[label]
+        check_keys(change, SECTIONS, f"sections of the variant {label!r}")
+        found = {name: overlay(dict(getattr(self, name)), change.get(name) or {}) for name in SECTIONS}
+        return Sections(
+            ModelSettings.from_dict(found["model"]),
+            DataSettings.from_dict(found["data"]),
+            _checked(found["plan"], sgfi.plan, ("graph",)),
+            _checked(found["calibration"], sgfi.calibrate, ("plan", "batches", "checkpoint", "progress", "provenance")),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+@dataclass(frozen=True)
+class Sections:
+    """What one variant calibrates and looks at."""
+
+    model: ModelSettings
+    data: DataSettings
+    plan: Mapping[str, Any]
+    calibration: Mapping[str, Any]
+
+
+def available() -> dict[str, str]:
+    """Shipped experiments: name -> title."""
+    names = sorted(file.name.removesuffix(".json") for file in _files().iterdir() if file.name.endswith(".json"))
+    return {name: _shipped(name)["title"] for name in names if name != "base"}
+
+
+def declare(name: str | Path, *changes: Mapping[str, Any]) -> Experiment:
+    """A shipped experiment by name, or a file of one's own, over the base and under ``changes``."""
+    path = Path(name)
+    own = read_declared(path) if path.suffix == ".json" else _shipped(str(name))
+    found = overlay(_shipped("base"), {"name": path.stem, **own})
+    for change in changes:
+        found = overlay(found, change)
+    check_keys(found, Experiment.__dataclass_fields__, "settings of an experiment")
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+    return Experiment(**settings)
+
+
+def overlay(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """``change`` over ``base``: objects are merged key by key, but measures, pairs and variants are replaced whole."""
+    whole = ("variants", "measures", "pairs")
+    merged = dict(base)
+    for key, value in change.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) and key not in whole
+        merged[key] = overlay(merged[key], value) if both else value
+    return merged
+
+
+def _files() -> Any:
+    return resources.files("sgfi.experiments") / "files"
+
+
+def _shipped(name: str) -> dict[str, Any]:
+    file = _files() / f"{name}.json"
+    if not file.is_file():
+        known = available()
+        raise DataError(
+            "an experiment by name, or a .json file", repr(name), closest(name, known) or f"There are {list(known)}."
+        )
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def _checked(given: Mapping[str, Any], function: Any, without: tuple[str, ...]) -> dict[str, Any]:
+    known = [name for name in inspect.signature(function).parameters if name not in without]
+    check_keys(given, known, f"settings of sgfi.{function.__name__}")
+    return dict(given)
+
+
+def _check_named(given: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any], what: str) -> None:
+    check_keys(given, known, what)
+    for name, options in given.items():
+        check_keys(options, known[name].options, f"options of {name!r}")

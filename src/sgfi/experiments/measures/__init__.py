@@ -1,0 +1,12 @@
+"""What can be measured of a calibrated case. Each measure is a small function over shared pieces.
+
+A measure returns a table: row -> score -> one number an image, or one number for all. Most are a control or diagnostic
+of :mod:`sgfi.evaluation` carried over the evaluation batches. Importing a module here registers its measures.
+"""
+
+from __future__ import annotations
+
+from sgfi.experiments.measures import baselines, controls, costs, pairs, theory
+from sgfi.experiments.measures.registry import MEASURES, PAIRS, Measure, Table
+
+__all__ = ["MEASURES", "PAIRS", "Measure", "Table", "baselines", "controls", "costs", "pairs", "theory"]

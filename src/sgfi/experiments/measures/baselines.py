@@ -1,0 +1,82 @@
+"""Baselines and ablations: what the method is compared with, and what is left when a part is taken away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sgfi
+from sgfi.declared import check_keys
+from sgfi.evaluation import baselines, controls
+from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.rows import Rows
+from sgfi.experiments.cases import Case
+from sgfi.experiments.measures.registry import Table, batches, carried, inverted, measure, scores
+
+
+@measure()
+def iterative(
+    case: Case, *, images: int = 16, seeds: Sequence[int] = (0, 1, 2), search: Mapping[str, Any] | None = None
+) -> Table:
+    """Iterative preimage search against the closed form, on the same images and targets."""
+    declared = baselines.Search.from_dict(search or {})
+    x = torch.cat(list(batches(case, images)))
+    state = controls.target_state(case.family, x)
+    start = time.perf_counter()
+    outputs = [baselines.preimage(case.plan, state, declared, seed) for seed in seeds]
+    searching = (time.perf_counter() - start) / (len(seeds) * len(x))
+    start = time.perf_counter()
+    direct = sgfi.invert(case.family, x).value
+    inverting = (time.perf_counter() - start) / len(x)
+    found = [_judged(case, output, x, state) for output in outputs]
+    rows: Table = {
+        "iterative": {score: torch.stack([one[score] for one in found]).mean(0).tolist() for score in found[0]},
+        "closed form": {score: value.tolist() for score, value in _judged(case, direct, x, state).items()},
+        "raw": {"pixel_cosine": pixel_cosine(sgfi.invert(case.family, x, stage="raw").value, x).tolist()},
+    }
+    if len(outputs) > 1:
+        rows["iterative"]["pairwise_cosine"] = (
+            torch.stack([pixel_cosine(a, b) for place, a in enumerate(outputs) for b in outputs[:place]])
+            .mean(0)
+            .tolist()
+        )
+    rows["iterative"]["seconds_an_image"], rows["closed form"]["seconds_an_image"] = searching, inverting
+    return rows
+
+
+def _judged(case: Case, value: Tensor, x: Tensor, state: Tensor) -> dict[str, Tensor]:
+    return {
+        "pixel_cosine": pixel_cosine(value, x),
+        "reencoding_cosine": pixel_cosine(controls.target_state(case.family, value), state),
+        "feature_nmse": baselines.feature_nmse(case.plan, value, state),
+    }
+
+
+@measure()
+def permuted_frequencies(case: Case, *, seed: int = 0, images: int | None = None) -> Table:
+    """The fitted maps against the same maps at permuted frequencies."""
+    moved = baselines.permuted(case.family, seed)
+    return carried(
+        case, images, lambda x: {"fitted": inverted(case, case.family, x), "permuted": inverted(case, moved, x)}
+    )
+
+
+@measure()
+def seeds(case: Case, *, kinds: Sequence[str] = tuple(baselines.SEEDS), images: int | None = None) -> Table:
+    """Mean, constant, unit-energy and uniform seeds, each with maps of its own."""
+    check_keys(dict.fromkeys(kinds), baselines.SEEDS, "seeds")
+    ridge = float(case.options.get("ridge", 0.01))
+    fitted = {
+        kind: baselines.seeded_maps(case.plan, case.calibration.batches, baselines.SEEDS[kind], ridge) for kind in kinds
+    }
+
+    def each(x: Tensor) -> Rows:
+        found = {k: baselines.seeded_inverse(case.plan, maps, x, baselines.SEEDS[k]) for k, maps in fitted.items()}
+        size = x.flatten(1).norm(dim=1)
+        return {k: {**scores(case, y, x), "norm_ratio": y.flatten(1).norm(dim=1) / size} for k, y in found.items()}
+
+    return carried(case, images, each)

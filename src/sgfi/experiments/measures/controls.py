@@ -1,0 +1,94 @@
+"""Alignment, representation, controls and path diagnostics: what needs nothing but a family and its evaluation set."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sgfi
+from sgfi.evaluation import controls, paths
+from sgfi.evaluation.representation import reencoding, separation
+from sgfi.evaluation.rows import Rows
+from sgfi.experiments.cases import Case
+from sgfi.experiments.measures.registry import Table, carried, inverted, measure, merged
+from sgfi.inversion import STAGES
+
+
+@measure()
+def alignment(
+    case: Case, *, stages: Sequence[str] = STAGES, target: str | None = None, images: int | None = None
+) -> Table:
+    """Every alignment metric of the full-target inverse, for raw, first and final."""
+
+    return carried(
+        case, images, lambda x: {stage: inverted(case, case.family, x, target=target, stage=stage) for stage in stages}
+    )
+
+
+@measure()
+def representation(case: Case, *, images: int | None = None) -> Table:
+    """Re-encoding cosine, its random-pair null and the ROC AUC between them."""
+    plan = case.plan
+    table = carried(case, images, lambda x: reencoding(plan, sgfi.invert(case.family, x), x))
+    return merged(table, separation(table))
+
+
+# Controls and diagnostics that need nothing but a family and a batch.
+
+
+def _of_family(
+    control: Callable[..., Rows], name: str, *shown: str, then: Callable[[Any], Table] | None = None
+) -> None:
+    """Register a function of (family, x, options...)."""
+    options = list(inspect.signature(control).parameters.values())[2:]
+
+    def take(case: Case, *, images: int | None = None, **chosen: Any) -> Table:
+        table = carried(case, images, lambda x: control(case.family, x, **chosen))
+        return merged(table, then(table)) if then else table
+
+    keyword = [one.replace(kind=one.KEYWORD_ONLY) for one in options]
+    own = [one for one in inspect.signature(take).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    take.__signature__ = inspect.Signature([*own, *keyword])  # type: ignore[attr-defined]
+    take.__doc__ = control.__doc__
+    take.__name__ = name
+    measure(*shown)(take)
+
+
+_of_family(controls.zero, "zero")
+_of_family(controls.shuffles, "shuffles")
+_of_family(controls.swap, "swap")
+_of_family(controls.channel_diversity, "channel_diversity")
+_of_family(controls.interpolation, "interpolation", then=controls.crossover)
+_of_family(controls.source_noise, "source_noise")
+_of_family(controls.linearity, "linearity")
+_of_family(controls.recomposition, "recomposition")
+_of_family(controls.composition, "composition")
+_of_family(controls.public_path, "public_path")
+_of_family(controls.true_child_oracle, "true_child_oracle")
+_of_family(controls.perturbations, "perturbations")
+_of_family(paths.mechanism, "mechanism", "all nodes")
+
+
+@measure("path", "lowest quartile", "Spearman")
+def faithfulness(case: Case, *, probes: int = 7, images: int | None = None) -> Table:
+    """Path NMSE on matched and shuffled geometry, node win, state margin and branch cosine; the lowest quartile."""
+    nodes = paths.probed(case.plan, probes)
+    table = carried(case, images, lambda x: paths.faithfulness(case.family, x, nodes))
+    return table | paths.summary(table["path"])
+
+
+@measure()
+def failures(case: Case, *, below: float = 0.5, images: int | None = None) -> Table:
+    """Share of images whose low-frequency, high-frequency or colour alignment is weak, and their pixel cosine."""
+    found = carried(case, images, lambda x: {"final": inverted(case, case.family, x)})["final"]
+    parts = {"low": "low_cosine", "high": "high_cosine", "colour": "chroma_cosine"}
+    weak = {kind: [value < below for value in found[score]] for kind, score in parts.items() if score in found}
+    weak["none of these"] = [not any(flags) for flags in zip(*weak.values(), strict=True)]
+    return {
+        kind: {
+            "share": [float(flag) for flag in flags],
+            "pixel_cosine": [c for c, flag in zip(found["pixel_cosine"], flags, strict=True) if flag],
+        }
+        for kind, flags in weak.items()
+    }

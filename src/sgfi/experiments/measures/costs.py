@@ -1,0 +1,100 @@
+"""One calibration, many queries: what a family answers without another fit, and what all of it costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sgfi
+from sgfi.evaluation import baselines, paths
+from sgfi.evaluation.representation import forward_states
+from sgfi.evaluation.rows import Rows
+from sgfi.experiments.cases import Case
+from sgfi.experiments.measures.registry import Table, batches, carried, measure, scores
+from sgfi.memory import peak, reset_peak
+
+
+@measure()
+def reuse(
+    case: Case, *, depths: int = 4, channels: Sequence[int] = (0, 1, 2, 3), group: int = 8, images: int | None = None
+) -> Table:
+    """One family: several depths, single channels of the target and a group of them, nothing fitted again."""
+    asked = {f"depth {name}": sgfi.Query(target=name) for name in paths.depth_targets(case.plan, depths)}
+    width = case.plan.boundary[case.plan.target].channels
+    asked |= {f"channel {channel}": sgfi.Query(channels=[channel]) for channel in channels if channel < width}
+    asked[f"{min(group, width)} channels"] = sgfi.Query(channels=list(range(min(group, width))))
+
+    def each(x: Tensor) -> Rows:
+        found = sgfi.sweep(case.family, x, list(asked.values()))
+        return {label: scores(case, one.value, x) for label, one in zip(asked, found, strict=True)}
+
+    return carried(case, images, each)
+
+
+@measure()
+def latency(
+    case: Case, *, queries: int = 4, repeats: int = 3, timed_steps: int = 20, search: Mapping[str, Any] | None = None
+) -> Table:
+    """Seconds a query at batch one when images, depths, channels or all of them vary; a search's steps beside it.
+
+    The search is timed over ``timed_steps`` and multiplied up to its full length.
+    """
+    declared = baselines.Search.from_dict(search or {})
+    x = torch.cat(list(batches(case, queries)))
+    depths = paths.depth_targets(case.plan, queries)
+    width = case.plan.boundary[case.plan.target].channels
+    loads: dict[str, list[tuple[Tensor, dict[str, Any]]]] = {
+        "images": [(one, {}) for one in x.split(1)],
+        "depths": [(x[:1], {"target": depths[i % len(depths)]}) for i in range(queries)],
+        "channels": [(x[:1], {"channels": [i % width]}) for i in range(queries)],
+        "mixed": [
+            (x[i : i + 1], {"target": depths[i % len(depths)]} if i % 2 else {"channels": [i % width]})
+            for i in range(len(x))
+        ],
+    }
+    short = replace(declared, steps=timed_steps)
+    table: Table = {}
+    for label, load in loads.items():
+        spent = []
+        for _ in range(repeats):
+            start = time.perf_counter()
+            for one, query in load:
+                sgfi.invert(case.family, one, **query)
+            spent.append((time.perf_counter() - start) / len(load))
+        start = time.perf_counter()
+        for one, query in load:
+            target = query.get("target", case.plan.target)
+            state = forward_states(case.plan, one, [target])[case.plan.graph.nodes.canonical(target)]
+            baselines.preimage(case.plan, state, short, 0, target)
+        step = (time.perf_counter() - start) / (len(load) * timed_steps)
+        table[label] = {"closed_form_seconds": min(spent), "search_seconds": step * declared.steps}
+    return table
+
+
+@measure()
+def resources(case: Case, *, images: int | None = None) -> Table:
+    """Fitted nodes, size of the maps, calibration time and peak memory, online time and peak memory."""
+    family, facts = case.family, case.facts
+    reset_peak()
+    start, count = time.perf_counter(), 0
+    for x in batches(case, images):
+        sgfi.invert(family, x)
+        count += len(x)
+    found = {
+        "nodes": len(family.maps),
+        "maps_mib": family.bytes / 2**20,
+        "calibration_seconds": facts["seconds"],
+        "calibration_peak_mib": _mib(facts["peak_bytes"]),
+        "online_ms_an_image": 1000 * (time.perf_counter() - start) / count,
+        "online_peak_mib": _mib(peak()),
+    }
+    return {"family": found}
+
+
+def _mib(size: int | None) -> float:
+    return float("nan") if size is None else size / 2**20

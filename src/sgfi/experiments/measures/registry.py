@@ -1,0 +1,98 @@
+"""What a measure is, where it is registered, and how it is carried over the evaluation batches."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sgfi
+from sgfi.evaluation.rows import Rows
+from sgfi.experiments.cases import Case
+
+Table = dict[str, dict[str, Any]]
+"""Row -> score -> list of numbers, one an image, or one number."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A named measurement."""
+
+    name: str
+    take: Callable[..., Table]
+    shown: tuple[str, ...] = ()
+    """Rows for the Markdown table; none: all of them. The JSON file holds every row."""
+
+    @property
+    def about(self) -> str:
+        return (inspect.getdoc(self.take) or "").splitlines()[0]
+
+    @property
+    def options(self) -> list[str]:
+        """What a file may set."""
+        found = inspect.signature(self.take).parameters.values()
+        return [one.name for one in found if one.kind is one.KEYWORD_ONLY]
+
+
+MEASURES: dict[str, Measure] = {}
+PAIRS: dict[str, Measure] = {}
+
+
+def measure(*shown: str, of: dict[str, Measure] = MEASURES) -> Callable[[Callable[..., Table]], Callable[..., Table]]:
+    """Register a measure under its function's name; keyword-only arguments are its options."""
+
+    def register(take: Callable[..., Table]) -> Callable[..., Table]:
+        name = take.__name__
+        if name in of:
+            raise ValueError(f"two measures named {name!r}")
+        of[name] = Measure(name, take, shown)
+        return take
+
+    return register
+
+
+def batches(case: Case, images: int | None = None) -> Iterator[Tensor]:
+    """The first ``images`` evaluation inputs; a last batch of one joins its neighbour, since controls pair images."""
+    held: Tensor | None = None
+    left = images if images is not None else len(case.evaluation.places)
+    for x in case.evaluation.batches:
+        x = x[:left]
+        left -= len(x)
+        if held is not None and len(x) == 1:
+            x = torch.cat([held, x])
+        elif held is not None:
+            yield held
+        held = x
+        if left <= 0:
+            break
+    if held is not None:
+        yield held
+
+
+def carried(case: Case, images: int | None, each: Callable[[Tensor], Rows]) -> Table:
+    """Rows of every batch, put together."""
+    table: Table = {}
+    for x in batches(case, images):
+        for label, row in each(x).items():
+            for score, values in row.items():
+                table.setdefault(label, {}).setdefault(score, []).extend(values.double().tolist())
+    return table
+
+
+def merged(table: Table, more: Table) -> Table:
+    """Scores of both, row by row."""
+    return {label: {**table.get(label, {}), **more.get(label, {})} for label in {**table, **more}}
+
+
+def scores(case: Case, value: Tensor, x: Tensor) -> dict[str, Tensor]:
+    """Every alignment metric of given inverses."""
+    return {name: metric(value, x) for name, metric in case.metrics.items()}
+
+
+def inverted(case: Case, family: sgfi.MapFamily, x: Tensor, **query: Any) -> dict[str, Tensor]:
+    """Every alignment metric of one query's inverse."""
+    return scores(case, sgfi.invert(family, x, **query).value, x)

@@ -1,0 +1,235 @@
+"""The record of a finished experiment: read, tabulate, judge its claims, compare with another."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sgfi.errors import DataError
+from sgfi.evaluation.statistics import bootstrap, contrast
+from sgfi.experiments.declaration import Claim
+from sgfi.experiments.measures import MEASURES, PAIRS
+
+FILE = "result.json"
+ROUNDING = 1e-6
+"""What "=" allows for."""
+Score = dict[str, Any]
+"""``mean`` and, where it is over images, ``low``, ``high`` and ``values``."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run wrote."""
+
+    experiment: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    variants: Mapping[str, Mapping[str, Any]]
+    tables: Mapping[str, Mapping[str, Mapping[str, Mapping[str, Score]]]]
+    """measure -> variant -> row -> score -> numbers."""
+
+    @property
+    def name(self) -> str:
+        return self.experiment["name"]
+
+    def scores(self) -> Iterator[tuple[str, Score]]:
+        """Every number under its address, measure/variant/row/score."""
+        for measure, variants in self.tables.items():
+            for variant, rows in variants.items():
+                for row, scores in rows.items():
+                    for score, found in scores.items():
+                        yield "/".join((measure, variant, row, score)), found
+
+    def at(self, address: str) -> Score:
+        """The numbers at measure/variant/row/score."""
+        found = dict(self.scores()).get(address)
+        if found is None:
+            raise DataError(
+                "measure/variant/row/score of this result", repr(address), "sgfi experiment show lists them."
+            )
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "experiment": self.experiment,
+            "provenance": self.provenance,
+            "variants": self.variants,
+            "tables": self.tables,
+        }
+
+
+def read_result(path: str | Path) -> Result:
+    """From a result file or the folder that holds it."""
+    path = Path(path)
+    file = path / FILE if path.is_dir() else path
+    try:
+        return Result(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError("the result of an experiment", f"{file}: {error}", "Run sgfi experiment run first.") from error
+
+
+def summarise(value: Any, resamples: int) -> Score:
+    """A number, or numbers one an image with their mean and interval. Undefined ones are left out and counted."""
+    if isinstance(value, (int, float)):
+        return {"mean": _short(float(value))}
+    defined = [float(one) for one in value if math.isfinite(one)]
+    record: Score = {"values": [_short(float(one)) for one in value]}
+    if not defined:
+        return {"mean": None, **record}
+    found = bootstrap(defined, resamples=resamples)
+    record |= {"mean": _short(found.mean), "low": _short(found.low), "high": _short(found.high)}
+    return record | ({"undefined": len(value) - len(defined)} if len(defined) < len(value) else {})
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.6g}") if math.isfinite(value) else None
+
+
+# Claims.
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim and how it fared."""
+
+    says: str
+    holds: bool | None
+    """None where a number it needs was not measured."""
+    numbers: str
+
+    @property
+    def word(self) -> str:
+        return {True: "holds", False: "DOES NOT HOLD", None: "not measured"}[self.holds]
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """Every claim of the experiment, judged on the means; with ``*`` it must hold for every variant."""
+    return [_judge(result, Claim.from_dict(claim)) for claim in result.experiment["claims"]]
+
+
+def _judge(result: Result, claim: Claim) -> Verdict:
+    numbers = {address: found["mean"] for address, found in result.scores()}
+    variants = list(result.tables.get(claim.left.split("/")[0], {})) if "/*/" in claim.left else [""]
+    shown, holds = [], bool(variants)
+    for variant in variants:
+        left = numbers.get(_named(claim.left, variant))
+        right = numbers.get(_named(claim.right, variant)) if isinstance(claim.right, str) else claim.right
+        if left is None or right is None:
+            return Verdict(claim.says, None, "a number is missing")
+        right *= claim.factor
+        kept = {"<": left < right, ">": left > right, "=": abs(left - right) <= ROUNDING}[claim.relation]
+        compared = f"{number(left)} {'' if kept else 'not '}{claim.relation} {number(right)}"
+        shown.append(f"{variant}: {compared}" if variant else compared)
+        holds = holds and kept
+    return Verdict(claim.says, holds if variants else None, "; ".join(shown))
+
+
+def _named(address: str, variant: str) -> str:
+    return address.replace("/*/", f"/{variant}/")
+
+
+# Tables.
+
+
+def number(value: float | None) -> str:
+    """Three figures, more where the number is tiny."""
+    if value is None or not math.isfinite(value):
+        return "undefined"
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3f}"
+    return f"{value:.1e}"
+
+
+def cell(score: Score | None) -> str:
+    if score is None:
+        return ""
+    span = f" [{number(score['low'])}, {number(score['high'])}]" if score.get("low") is not None else ""
+    return number(score["mean"]) + span
+
+
+def markdown_table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+
+
+def tables(result: Result) -> Iterator[tuple[str, str]]:
+    """(measure, Markdown table) for every measure."""
+    for measure, variants in result.tables.items():
+        shown = {**MEASURES, **PAIRS}[measure].shown
+        lines = [
+            (variant, row, scores)
+            for variant, rows in variants.items()
+            for row, scores in rows.items()
+            if not shown or row in shown
+        ]
+        names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
+        body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
+        yield measure, markdown_table(["variant", "row", *names], body)
+
+
+def markdown(result: Result) -> str:
+    """The whole result for people."""
+    told = result.experiment
+    parts = [f"# {told['title']}", f"`{result.provenance['command']}`"]
+    if told["question"]:
+        parts.append(told["question"])
+    setups = [
+        [
+            label,
+            Path(about["model"]["spec"]).name,
+            about["target"],
+            "x".join(map(str, about["shape"])),
+            str(about["channel_axis"]),
+            ",".join(map(str, about["coord_axes"])) or "-",
+            str(about["fitted_nodes"]),
+            f"{len(about['calibration']['indices'])} / {len(about['evaluation']['indices'])}",
+        ]
+        for label, about in result.variants.items()
+    ]
+    head = [
+        "variant",
+        "model",
+        "target",
+        "shape",
+        "channel axis",
+        "coordinates",
+        "fitted nodes",
+        "fitted / evaluated on",
+    ]
+    parts.append(markdown_table(head, setups))
+    for measure, table in tables(result):
+        parts += [f"## {measure}", {**MEASURES, **PAIRS}[measure].about, table]
+    judged = verdicts(result)
+    if judged:
+        parts += [
+            "## Claims",
+            *(f"- {v.word}: {v.says} ({v.numbers})" for v in judged),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def compare(one: Result, other: Result) -> str:
+    """Numbers that both results have, with the difference; paired over images where both saw the same ones."""
+    found = dict(other.scores())
+    rows = []
+    for address, score in one.scores():
+        if address not in found or score["mean"] is None or found[address]["mean"] is None:
+            continue
+        rows.append([address, number(score["mean"]), number(found[address]["mean"]), _difference(one, other, address)])
+    if not rows:
+        raise DataError("two results with numbers in common", "none", "Compare runs of one experiment.")
+    return markdown_table(["measure/variant/row/score", "first", "second", "second - first"], rows)
+
+
+def _difference(one: Result, other: Result, address: str) -> str:
+    left, right = one.at(address), other.at(address)
+    variant = address.split("/")[1]
+    marks = [found.variants.get(variant, {}).get("evaluation", {}).get("digest") for found in (one, other)]
+    both = left.get("values"), right.get("values")
+    if marks[0] is not None and marks[0] == marks[1] and all(both) and len(both[0]) == len(both[1]):  # type: ignore[arg-type]
+        pairs = [(a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None]  # type: ignore[arg-type]
+        found = contrast([b for _, b in pairs], [a for a, _ in pairs], resamples=10_000).interval
+        return f"{number(found.mean)} [{number(found.low)}, {number(found.high)}] paired"
+    return number(right["mean"] - left["mean"])

@@ -1,0 +1,147 @@
+"""Runs a resolved experiment. Every finished unit of work is kept, so that an interrupted run goes on.
+
+A unit is one measure of one variant (or of one ordered pair). Calibrated families are kept too, node by node, and
+shared between experiments that use the same working folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sgfi
+from sgfi.errors import DataError
+from sgfi.experiments.cases import Bench, Case
+from sgfi.experiments.declaration import Experiment
+from sgfi.experiments.measures import MEASURES, PAIRS, Table
+from sgfi.experiments.results import Result, summarise
+
+
+def run(
+    experiment: Experiment,
+    work: str | Path,
+    *,
+    only: Iterable[str] | None = None,
+    command: str = "",
+    progress: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Result:
+    """Measure every variant. ``work`` keeps families and finished units; ``only`` names some of the variants."""
+    labels = _chosen(experiment, only)
+    work = Path(work)
+    bench = Bench(work / "families", experiment.lpips_trunk, progress)
+    units = _Units(work / "units", say)
+    tables: dict[str, dict[str, Any]] = {}
+    about: dict[str, Any] = {}
+    cases: dict[str, Case] = {}
+    start = time.perf_counter()
+    for label in labels:
+        case = bench.case(label, experiment.settings(label))
+        about[label] = case.describe()
+        for name, options in experiment.measures.items():
+            found = units.take(name, MEASURES[name].take, options, case)
+            tables.setdefault(name, {})[label] = _summary(found, experiment.resamples)
+        if experiment.pairs:
+            cases[label] = case
+    for name, options in experiment.pairs.items():
+        for one in cases.values():
+            for other in cases.values():
+                found = units.take(name, PAIRS[name].take, options, one, other)
+                label = f"{one.label} -> {other.label}"
+                tables.setdefault(name, {})[label] = _summary(found, experiment.resamples)
+    seconds = round(time.perf_counter() - start, 1)
+    return Result(_public(experiment.as_dict()), {**provenance(command), "seconds": seconds}, about, tables)
+
+
+class _Units:
+    """Finished units on disk, by what they depend on."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._say = folder, say
+
+    def take(self, name: str, measure: Callable[..., Table], options: Mapping[str, Any], *cases: Case) -> Table:
+        facts = {
+            "measure": name,
+            "options": dict(options),
+            "families": [case.key for case in cases],
+            "evaluation": [case.evaluation.digest for case in cases],
+            "trunk": bool(cases[0].trunk),
+            "version": sgfi.__version__,
+        }
+        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+        file = self._folder / f"{key}.json"
+        told = " -> ".join(case.label for case in cases)
+        if file.is_file():
+            self._say(f"{name} of {told}: kept from before")
+            return json.loads(file.read_text(encoding="utf-8"))["table"]
+        start = time.perf_counter()
+        table = measure(*cases, **options)
+        draft = file.with_suffix(".draft")
+        draft.write_text(json.dumps({"facts": facts, "table": table}), encoding="utf-8")
+        draft.replace(file)
+        self._say(f"{name} of {told}: {time.perf_counter() - start:.1f} s")
+        return table
+
+
+def _chosen(experiment: Experiment, only: Iterable[str] | None) -> list[str]:
+    if only is None:
+        return list(experiment.variants)
+    names = list(only)
+    unknown = [name for name in names if name not in experiment.variants]
+    if unknown:
+        raise DataError(f"variants among {list(experiment.variants)}", repr(unknown[0]), "Choose one of these.")
+    return names
+
+
+def _summary(table: Table, resamples: int) -> dict[str, Any]:
+    return {row: {name: summarise(value, resamples) for name, value in scores.items()} for row, scores in table.items()}
+
+
+def _public(told: Any) -> Any:
+    """Paths by their last part: a result file does not tell where somebody keeps things."""
+    if isinstance(told, Mapping):
+        return {key: _public(value) for key, value in told.items()}
+    if isinstance(told, list):
+        return [_public(value) for value in told]
+    return Path(told).name if isinstance(told, str) and told.startswith("/") else told
+
+
+def provenance(command: str = "") -> dict[str, Any]:
+    """Versions, machine, commit and command."""
+    packages = ("torch", "torchvision", "timm", "numpy", "scipy", "torchmetrics", "lpips")
+    return {
+        "command": command,
+        "sgfi": sgfi.__version__,
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "packages": {name: found for name in packages if (found := _version(name)) is not None},
+        "machine": platform.machine(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """Of the source tree this package runs from, if it is one."""
+    here = Path(sgfi.__file__).parent
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() or None

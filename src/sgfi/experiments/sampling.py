@@ -1,0 +1,146 @@
+"""Seeded samples of inputs: evaluation first, then calibration from what is left.
+
+Because the evaluation inputs are drawn first, they stay the same for every calibration size and seed, and the
+calibration inputs can be disjoint from them by construction: no input whose contents occur among them is drawn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sgfi.errors import DataError
+from sgfi.vision.data import IMAGE_SUFFIXES, Batches, ImageBatches, TensorBatches, read_array
+from sgfi.vision.models import LoadedModel
+from sgfi.vision.preprocessing import pixels
+
+
+@dataclass(frozen=True)
+class Source:
+    """Inputs that can be picked by position: image files, or rows of an array."""
+
+    path: Path
+    files: tuple[Path, ...] = ()
+    rows: Any = None
+    """(N, ...): uint8 pictures (N, H, W, 3), or inputs in the model's coordinates."""
+
+    def __len__(self) -> int:
+        return len(self.files) if self.rows is None else len(self.rows)
+
+    def digest(self, place: int) -> str:
+        """Of the contents, wherever they lie."""
+        data = self.files[place].read_bytes() if self.rows is None else np.ascontiguousarray(self.rows[place]).tobytes()
+        return hashlib.sha256(data).hexdigest()
+
+    def batches(self, places: Sequence[int], loaded: LoadedModel, size: int) -> Batches:
+        """The picked inputs, prepared for the model."""
+        if self.rows is None:
+            if loaded.preprocessing is None:
+                raise DataError(f"inputs for {loaded.spec}", "images", "This model does not take images.")
+            return ImageBatches([self.files[place] for place in places], loaded.preprocessing, size)
+        names = [f"{self.path.stem}[{place}]" for place in places]
+        picked = self.rows[list(places)]
+        if picked.dtype == np.uint8:
+            return TensorBatches(_prepared(picked, loaded), names, size, "pictures")
+        return TensorBatches(torch.from_numpy(picked), names, size)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Inputs that were drawn, and where from."""
+
+    path: str
+    places: tuple[int, ...]
+    """Positions in the sorted source."""
+    batches: Batches
+    marks: tuple[str, ...]
+    """Digest of each input's contents."""
+
+    @property
+    def digest(self) -> str:
+        """Of all contents, in order."""
+        return hashlib.sha256("".join(self.marks).encode()).hexdigest()[:16]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"path": Path(self.path).name, "digest": self.digest, "indices": list(self.places)}
+
+
+def open_source(path: str | Path, loaded: LoadedModel) -> Source:
+    """A folder of images (searched recursively), an .npz with ``images``, or an .npy / .safetensors of inputs."""
+    path = Path(path)
+    if path.is_dir():
+        return Source(path, tuple(sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)))
+    if path.suffix == ".npz" and path.is_file():
+        with np.load(path, allow_pickle=False) as arrays:
+            if "images" not in arrays:
+                raise DataError("an array named 'images'", f"{list(arrays)} in {path.name}", "Save it so.")
+            return Source(path, rows=arrays["images"])
+    if path.suffix in (".npy", ".safetensors") and path.is_file():
+        return Source(path, rows=read_array(path, loaded.input_shape).numpy())
+    raise DataError("a folder of images, or an .npz, .npy or .safetensors of inputs", f"{path}", "Check the path.")
+
+
+def draw(
+    calibration: Source,
+    evaluation: Source,
+    loaded: LoadedModel,
+    *,
+    counts: tuple[int, int],
+    seeds: tuple[int, int],
+    batch: int,
+) -> tuple[Sample, Sample]:
+    """Calibration and evaluation samples, disjoint by contents. ``counts`` and ``seeds``: calibration, evaluation."""
+    held, held_marks = _pick(evaluation, counts[1], seeds[1], set(), "evaluation")
+    fit, fit_marks = _pick(calibration, counts[0], seeds[0], set(held_marks), "calibration")
+    return (
+        _sample(calibration, fit, fit_marks, loaded, batch),
+        _sample(evaluation, held, held_marks, loaded, batch),
+    )
+
+
+def _pick(source: Source, count: int, seed: int, taken: set[str], what: str) -> tuple[list[int], list[str]]:
+    """The first ``count`` inputs of a seeded order whose contents are new."""
+    places: list[int] = []
+    marks: list[str] = []
+    seen = set(taken)
+    for place in np.random.default_rng(seed).permutation(len(source)).tolist():
+        if len(places) == count:
+            break
+        mark = source.digest(place)
+        if mark not in seen:
+            seen.add(mark)
+            places.append(place)
+            marks.append(mark)
+    if len(places) < count:
+        raise DataError(
+            f"{count} {what} inputs that occur nowhere else in the samples",
+            f"{len(places)} in {source.path}",
+            f"Lower data.{what}_count or give more data.",
+        )
+    return places, marks
+
+
+def _sample(source: Source, places: list[int], marks: list[str], loaded: LoadedModel, batch: int) -> Sample:
+    """The picked inputs; files that turn out to be unreadable are left out of the record too."""
+    batches = source.batches(places, loaded, batch)
+    if isinstance(batches, ImageBatches):
+        readable = set(batches.paths)
+        kept = [(place, mark) for place, mark in zip(places, marks, strict=True) if source.files[place] in readable]
+        places, marks = [place for place, _ in kept], [mark for _, mark in kept]
+    return Sample(str(source.path), tuple(places), batches, tuple(marks))
+
+
+def _prepared(pictures: np.ndarray, loaded: LoadedModel) -> torch.Tensor:
+    """uint8 (N, H, W, 3) -> float32 (N, C, h, w) as the model wants them."""
+    from PIL import Image
+
+    if loaded.preprocessing is None:
+        raise DataError(f"inputs for {loaded.spec}", "pictures", "This model does not take images.")
+    crops = [pixels(loaded.preprocessing.crop(Image.fromarray(picture))) for picture in pictures]
+    return loaded.preprocessing.normalise(torch.stack(crops))

@@ -1,0 +1,86 @@
+"""Results of experiments: points with intervals, or curves where the rows are numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sgfi.experiments.results import Result
+from sgfi.figures.style import FAINT, LIGHT, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#2f5fd0", "#d0542f", "#2f9e6e", "#8a4fc7", "#b08a00", "#c23b7a", "#3a8fb0", "#6b6f76")
+
+
+def experiment_figure(result: Result) -> Figure:
+    """One panel for each declared figure, side by side."""
+    panels = result.experiment["figures"]
+    most = max(_lines(result, panel) for panel in panels)
+    figure = new_figure(5.2 * len(panels), max(2.6, 0.34 * most + 1.5))
+    for place, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), place + 1)
+        table = result.tables[panel["measure"]]
+        rows = [row for found in table.values() for row in found if panel["score"] in found[row]]
+        if "row" not in panel and all(map(_is_number, rows)):
+            _curves(axes, table, panel)
+        else:
+            _points(axes, table, panel)
+        axes.set_title(f"{panel['measure']}: {panel['score'].replace('_', ' ')}", fontsize=9)
+        axes.tick_params(labelsize=8)
+        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+    figure.suptitle(result.experiment["title"], fontsize=11, color=LIGHT.ink)
+    figure.tight_layout()
+    return figure
+
+
+def _lines(result: Result, panel: Mapping[str, Any]) -> int:
+    return len(result.tables[panel["measure"]])
+
+
+def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
+    """A line a variant; a mark for each row, with its interval."""
+    score = panel["score"]
+    rows = [panel["row"]] if "row" in panel else list(dict.fromkeys(r for found in table.values() for r in found))
+    rows = [row for row in rows if any(score in found.get(row, {}) for found in table.values())]
+    for at, row in enumerate(rows):
+        for place, found in enumerate(table.values()):
+            number = found.get(row, {}).get(score)
+            if number is None or number["mean"] is None:
+                continue
+            y = -place + 0.5 * ((len(rows) - 1) / 2 - at) / max(1, len(rows))
+            low, high = number.get("low", number["mean"]), number.get("high", number["mean"])
+            colour = COLOURS[at % len(COLOURS)]
+            axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
+            axes.plot([number["mean"]], [y], "o", color=colour, markersize=4, label=row if place == 0 else None)
+    axes.set_yticks([-place for place in range(len(table))], list(table))
+    axes.set_ylim(-len(table) + 0.4, 0.6)
+    if len(rows) > 1:
+        axes.legend(fontsize=7, frameon=False)
+
+
+def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
+    """A curve a variant over numeric rows, with a band for the interval."""
+    for place, (variant, found) in enumerate(table.items()):
+        rows = [row for row in found if panel["score"] in found[row]]
+        numbers = [found[row][panel["score"]] for row in rows]
+        at, colour = [float(row) for row in rows], COLOURS[place % len(COLOURS)]
+        axes.plot(at, [one["mean"] for one in numbers], "o-", color=colour, markersize=3, label=variant)
+        if all("low" in one for one in numbers):
+            band = [one["low"] for one in numbers], [one["high"] for one in numbers]
+            axes.fill_between(at, *band, color=colour, alpha=0.2, linewidth=0)
+    if len(table) > 1:
+        axes.legend(fontsize=7, frameon=False)
+    for label in axes.get_xticklabels():
+        label.set_gid(FAINT)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""``sgfi experiment`` from the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Outcome
+
+Command = Callable[..., Outcome]
+PLAN = 'plan={"target": "three", "boundaries": ["one", "add"]}'
+
+
+@pytest.fixture(scope="module")
+def folder(place: Path, model: str, sgfi_command: Command) -> Path:
+    """One finished run; the broken picture of the folder is skipped."""
+    outcome = sgfi_command("experiment", "run", "topology", *words(place, model, "first"), "--evaluate", 3)
+    assert outcome.code == 0, outcome.all
+    return place / "first"
+
+
+def words(place: Path, model: str, out: str) -> list[object]:
+    setup = place / "setup.json"
+    setup.write_text(json.dumps({"data": {"batch": 3}, "resamples": 50}))
+    return [
+        *("--model", model, "--data", place / "photos", "--fit", 5, "--with", setup, "--set", PLAN),
+        *("--out", place / out, "--work", place / "work", "--quiet"),
+    ]
+
+
+def test_list_and_show(sgfi_command: Command) -> None:
+    listed = sgfi_command("experiment", "list").out
+    assert "topology" in listed and "Operator families" in listed and "base" not in listed.split()
+    shown = json.loads(sgfi_command("experiment", "show", "ridge", "--set", "calibration.children=online").out)
+    assert shown["calibration"]["children"] == "online" and shown["data"]["evaluation_seed"] == 456
+    assert shown["variants"]["0.03"]["calibration"]["ridge"] == 0.03
+
+
+def test_run_writes_numbers_table_and_figure(folder: Path) -> None:
+    found = json.loads((folder / "result.json").read_text())
+    assert found["experiment"]["name"] == "topology" and "alignment" in found["tables"]
+    assert "Local composition" in (folder / "result.md").read_text()
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert found["experiment"]["data"]["calibration"] == "photos"  # where somebody keeps things stays theirs
+
+
+def test_run_again_keeps_finished_work(folder: Path, place: Path, model: str, sgfi_command: Command) -> None:
+    again = sgfi_command("experiment", "run", "topology", *words(place, model, "first")[:-1], "--evaluate", 3)
+    assert again.code == 0 and "kept from before" in again.err
+
+
+def test_compare_and_page(folder: Path, place: Path, sgfi_command: Command) -> None:
+    assert "paired" in sgfi_command("experiment", "compare", folder, folder).out
+    page = place / "page.md"
+    outcome = sgfi_command("experiment", "page", place, "--out", page)
+    assert outcome.code == 0 and "first/result.json" in page.read_text()
+    assert sgfi_command("experiment", "page", place, "--out", page).code == 6  # exists
+    assert sgfi_command("experiment", "page", place / "photos", "--out", page, "--force").code == 3
+
+
+def test_wrong_use(folder: Path, place: Path, model: str, sgfi_command: Command) -> None:
+    assert sgfi_command("experiment", "run", "topologie").code == 3
+    assert sgfi_command("experiment", "show", "topology", "--set", "ridge").code == 3
+    assert sgfi_command("experiment", "show", "topology", "--set", "calibration.rigde=1").code == 3
+    other = sgfi_command("experiment", "run", "ridge", *words(place, model, "first"))
+    assert other.code == 6 and "same experiment" in other.all
+    taken = sgfi_command("experiment", "run", "ridge", *words(place, model, "photos"))
+    assert taken.code == 6

@@ -1,0 +1,189 @@
+"""Search, broken families, other seeds, finite-DAG diagnostics and the local oracle, where answers are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import sgfi
+from sgfi.errors import DataError, QueryError
+from sgfi.evaluation.baselines import SEEDS, Search, feature_nmse, permuted, preimage, seeded_inverse, seeded_maps
+from sgfi.evaluation.controls import target_state
+from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.stability import Update, adjoint, node_means, stability
+from sgfi.evaluation.theory import directions, local_oracle
+from sgfi.graph import Linearisation
+from tests.analytic import captured, tiny
+from tests.evaluation.known import orthogonal_family
+
+
+def family_of(name: str, **options) -> sgfi.MapFamily:
+    model = tiny(name)
+    told = {key: options.pop(key) for key in ("operator", "partition") if key in options}
+    plan = sgfi.plan(captured(name), target=model.target, boundaries=list(model.boundaries), **told)
+    return sgfi.calibrate(plan, list(model.inputs(12).split(6)), progress=False, **options)
+
+
+# Iterative search.
+
+
+def test_search_finds_the_only_preimage_of_an_orthogonal_layer() -> None:
+    family, x = orthogonal_family(), torch.randn(3, 6, dtype=torch.float64)
+    state = target_state(family, x)
+    found = preimage(family.plan, state, Search(steps=250, energy=0.0), seed=0)
+    assert pixel_cosine(found, x).min() > 0.999 and feature_nmse(family.plan, found, state).max() < 1e-3
+
+
+def test_search_depends_on_its_seed_and_on_nothing_else() -> None:
+    family, x = family_of("chain"), tiny("chain").inputs(2, seed=5)
+    state, short = target_state(family, x), Search(steps=5)
+    one, again, other = (preimage(family.plan, state, short, seed) for seed in (0, 0, 1))
+    assert torch.equal(one, again) and not torch.allclose(one, other)
+
+
+def test_penalties_pull_where_they_should() -> None:
+    family, x = family_of("chain"), tiny("chain").inputs(2, seed=5)
+    state = target_state(family, x)
+    free = preimage(family.plan, state, Search(steps=60, variation=0, energy=0, jitter=0), 0)
+    smooth = preimage(family.plan, state, Search(steps=60, variation=30, energy=0, jitter=0), 0)
+    small = preimage(family.plan, state, Search(steps=60, variation=0, energy=30, jitter=0), 0)
+    assert smooth.diff(dim=-1).abs().mean() < 0.5 * free.diff(dim=-1).abs().mean()
+    assert small.square().mean() < 0.5 * free.square().mean()
+
+
+def test_search_settings_are_declared() -> None:
+    with pytest.raises(DataError, match="Did you mean 'steps'"):
+        Search.from_dict({"step": 3})
+
+
+# Broken families and other seeds.
+
+
+def test_permuted_maps_keep_their_matrices() -> None:
+    family = family_of("chain")
+    moved = permuted(family)
+    for name in family.plan.fitted:
+        for one, other in zip(family.maps[name], moved.maps[name], strict=True):
+            assert one.weights["gain"].abs().sum() == pytest.approx(float(other.weights["gain"].abs().sum()))
+    assert not torch.equal(family.maps["input"][0].weights["gain"], moved.maps["input"][0].weights["gain"])
+
+
+@pytest.mark.parametrize("name", ["fork", "tokens"])
+def test_mean_seed_is_the_engine_and_constant_seed_its_gauge(name: str) -> None:
+    """``fork`` has nodes with several children of unequal channel counts only where the gauge is not absorbed."""
+    family, x = family_of(name), tiny(name).inputs(3, seed=5)
+    batches = list(tiny(name).inputs(12).split(6))
+    mean = seeded_inverse(family.plan, seeded_maps(family.plan, batches, SEEDS["mean"]), x, SEEDS["mean"])
+    assert torch.allclose(mean, sgfi.invert(family, x).value, atol=1e-10)
+
+
+def test_constant_seed_is_absorbed_in_a_chain() -> None:
+    plan, x = family_of("chain").plan, tiny("chain").inputs(3, seed=5)
+    batches = list(tiny("chain").inputs(12).split(6))
+    found = [
+        seeded_inverse(plan, seeded_maps(plan, batches, SEEDS[kind]), x, SEEDS[kind]) for kind in ("mean", "constant")
+    ]
+    assert torch.allclose(*found, atol=1e-9)
+
+
+def test_uniform_seed_forgets_the_target() -> None:
+    """Its first stage does not change with the target; only the correction reads it."""
+    plan = family_of("chain").plan
+    maps = seeded_maps(plan, [tiny("chain").inputs(12)], SEEDS["uniform"], stages=1)
+    x = tiny("chain").inputs(2, seed=5)
+    point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
+    pulled = [point.at("conv2").vjp([SEEDS["uniform"](scale * point.values["conv3"], 5)]) for scale in (1.0, 7.0)]
+    assert torch.equal(*pulled) and seeded_inverse(plan, maps, x, SEEDS["uniform"]).abs().max() > 0
+
+
+def test_seeded_inverse_needs_maps() -> None:
+    plan = family_of("chain").plan
+    with pytest.raises(QueryError, match="at least one stage"):
+        seeded_inverse(plan, dict.fromkeys(plan.fitted, ()), tiny("chain").inputs(2), SEEDS["mean"])
+
+
+# Stability.
+
+
+@pytest.mark.parametrize("operator", ["full", "diagonal", "gamma", "diagonal+rank2"])
+@pytest.mark.parametrize("name", ["chain", "tokens"])
+def test_adjoint_of_every_operator_family(name: str, operator: str) -> None:
+    family = family_of(name, operator=operator)
+    for maps in family.maps.values():
+        for wiener in maps:
+            a, b = (torch.randn(2, *wiener.basis.shape, dtype=torch.float64) for _ in "ab")
+            assert float((wiener(a) * b).sum()) == pytest.approx(float((a * adjoint(wiener)(b)).sum()), rel=1e-9)
+
+
+def updates(family: sgfi.MapFamily, x: Tensor):
+    plan = family.plan
+    point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
+    for name in plan.fitted:
+        channels = [plan.boundary[u].channels for u in plan.children(name)]
+        yield name, [point.values[u] for u in plan.children(name)], Update(point.at(name), family.maps[name], channels)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_adjoint_of_the_local_update(stages: int) -> None:
+    family, x = family_of("fork", stages=stages), tiny("fork").inputs(2, seed=5)
+    for _, states, update in updates(family, x):
+        z = [torch.randn_like(state) for state in states]
+        y = update(z)
+        w = torch.randn_like(y)
+        turned = update.adjoint(w)
+        assert float((y * w).sum()) == pytest.approx(
+            sum(float((a * b).sum()) for a, b in zip(z, turned, strict=True)), rel=1e-9
+        )
+
+
+def test_gain_is_the_operator_norm() -> None:
+    family, x = family_of("chain"), tiny("chain").inputs(1, seed=5)
+    for _, (state,), update in updates(family, x):
+        columns = torch.eye(state.numel(), dtype=torch.float64).reshape(-1, *state.shape)
+        dense = torch.stack([update([column]).flatten() for column in columns], 1)
+        assert float(update.gains(80)[0]) == pytest.approx(float(torch.linalg.matrix_norm(dense, 2)), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["fork", "residual"])
+def test_recursion_is_exact_and_errors_stay_within_the_bound(name: str) -> None:
+    rows = stability(family_of(name), tiny(name).inputs(3, seed=5), iterations=60)
+    for row in rows.values():
+        assert row["recursion_error"].max() < 1e-9 and row["within_bound"].min() == 1
+        assert (row["error"] <= row["bound"] * (1 + 1e-4)).all()
+    deepest = next(iter(rows.values()))
+    assert torch.allclose(deepest["error"], deepest["defect"])  # its child is the target itself
+    assert node_means({k: {s: v.tolist() for s, v in row.items()} for k, row in rows.items()}, "depth")[0] == 1
+
+
+# The local oracle.
+
+
+def test_local_lmmse_is_the_natural_adjoint() -> None:
+    family, model = family_of("chain"), tiny("chain")
+    basis = directions(family, model.inputs(40).split(20), "act1", 8)
+    assert torch.allclose(basis[0].T @ basis[0], torch.eye(8, dtype=torch.float64), atol=1e-10)
+    rows = local_oracle(family, model.inputs(3, seed=5), "act1", basis, draws=400)
+    assert rows["natural adjoint"]["difference_from_lmmse"].max() < 1e-9
+    assert torch.allclose(rows["local LMMSE"]["nmse"], rows["natural adjoint"]["nmse"])
+    for other in ("raw adjoint", "rescaled adjoint", "deployed G"):
+        assert (rows["local LMMSE"]["nmse"] < rows[other]["nmse"]).all()
+    assert (rows["rescaled adjoint"]["nmse"] < 1).all()
+
+
+def test_directions_need_enough_inputs() -> None:
+    with pytest.raises(QueryError, match="Ask for fewer"):
+        directions(family_of("chain"), [tiny("chain").inputs(4)], "act1", 8)
+
+
+def test_forced_families_are_the_only_way_to_other_weights() -> None:
+    family = family_of("chain")
+    strange = replace(family, fingerprint="0" * 64)
+    with pytest.raises(QueryError, match="calibrate again"):
+        sgfi.invert(strange, tiny("chain").inputs(2))
+    assert torch.equal(
+        sgfi.invert(replace(strange, forced=True), tiny("chain").inputs(2)).value,
+        sgfi.invert(family, tiny("chain").inputs(2)).value,
+    )

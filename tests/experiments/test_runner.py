@@ -1,0 +1,220 @@
+"""Declarations, samples, resuming, results and comparisons."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sgfi.errors import DataError
+from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result
+from sgfi.experiments.cases import Bench
+from sgfi.experiments.measures import MEASURES, controls
+from sgfi.experiments.measures.registry import batches, measure
+from sgfi.experiments.page import results_page
+from sgfi.experiments.results import FILE, Verdict, summarise, verdicts
+from sgfi.experiments.sampling import draw, open_source
+from sgfi.figures.experiments import experiment_figure
+from sgfi.vision.models import load_model
+
+Ran = Callable[..., Result]
+
+
+@pytest.mark.parametrize(
+    ("change", "near"),
+    [
+        ({"dato": {}}, "data"),
+        ({"data": {"calibration_cout": 3}}, "calibration_count"),
+        ({"plan": {"boundary": "full"}}, "boundaries"),
+        ({"calibration": {"rigde": 0.1}}, "ridge"),
+        ({"measures": {"alignement": {}}}, "alignment"),
+        ({"measures": {"alignment": {"stage": []}}}, "stages"),
+        ({"variants": {"a": {"calibrate": {}}}}, "calibration"),
+        ({"model": {"wheights": "x"}}, "weights"),
+        ({"pairs": {"transfert": {}}}, "transfer"),
+        ({"figures": [{"measur": "alignment"}]}, "measure"),
+    ],
+)
+def test_unknown_keys_name_the_nearest(change: dict, near: str) -> None:
+    with pytest.raises(DataError, match=f"Did you mean '{near}'"):
+        declare("topology", change)
+
+
+def test_declarations_that_make_no_sense() -> None:
+    with pytest.raises(DataError, match="Did you mean 'topology'"):
+        declare("topologie")
+    with pytest.raises(DataError, match="two or more"):
+        declare("topology", {"data": {"batch": 1}})
+    with pytest.raises(DataError, match="relation"):
+        declare("topology", {"claims": [{"says": "", "left": "a/b/c/d", "relation": "~", "right": 0}]})
+    with pytest.raises(DataError, match="without '/'"):
+        declare("topology", {"variants": {"a/b": {}}})
+
+
+def test_overlays_merge_sections_and_replace_variants() -> None:
+    found = overlay({"data": {"a": 1, "b": 2}, "variants": {"x": {}}}, {"data": {"b": 3}, "variants": {"y": {}}})
+    assert found == {"data": {"a": 1, "b": 3}, "variants": {"y": {}}}
+    told = declare("ridge", {"calibration": {"children": "online"}})
+    assert told.settings("0.03").calibration == {"ridge": 0.03, "children": "online", "stages": 2}
+    assert told.as_dict()["data"]["calibration_seed"] == 123 and told.as_dict()["data"]["evaluation_seed"] == 456
+
+
+def test_every_shipped_file_is_named_and_titled() -> None:
+    assert len(available()) >= 20 and all(available().values())
+    assert all(declare(name).section for name in available())
+
+
+def test_every_measure_is_used_by_a_shipped_experiment() -> None:
+    used = {name for one in available() for name in declare(one).measures}
+    assert used == set(MEASURES)
+
+
+def test_a_measure_has_one_name() -> None:
+    with pytest.raises(ValueError, match="two measures"):
+        measure()(controls.alignment)
+
+
+def test_samples_are_seeded_and_disjoint_by_contents(room: Path, tmp_path: Path) -> None:
+    loaded = load_model(f"{room / 'tiny.py'}:build")
+    for file in (room / "photos").iterdir():  # the same pictures under other names, in another folder
+        (tmp_path / f"copy-{file.name}").write_bytes(file.read_bytes())
+    source, copies = open_source(room / "photos", loaded), open_source(tmp_path, loaded)
+    options = {"counts": (12, 5), "seeds": (123, 456), "batch": 4}
+    fit, held = draw(source, copies, loaded, **options)
+    assert not set(fit.marks) & set(held.marks) and len(fit.places) == 12 and len(held.places) == 5
+    again, _ = draw(source, copies, loaded, **options)
+    assert again.places == fit.places and again.digest == fit.digest
+    more, same = draw(source, copies, loaded, **(options | {"counts": (15, 5)}))
+    assert more.places[:12] == fit.places and same.places == held.places  # sizes are nested, evaluation stays
+    with pytest.raises(DataError, match="16 calibration inputs"):
+        draw(source, copies, loaded, **(options | {"counts": (16, 5)}))
+
+
+def test_pictures_and_arrays_are_sources_too(room: Path, tmp_path: Path) -> None:
+    loaded = load_model(f"{room / 'tiny.py'}:build")
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "a.npz", images=rng.integers(0, 256, (9, 10, 12, 3), dtype=np.uint8))
+    np.save(tmp_path / "b.npy", rng.normal(size=(9, 3, 8, 8)).astype(np.float32))
+    for name in ("a.npz", "b.npy"):
+        source = open_source(tmp_path / name, loaded)
+        fit, held = draw(source, source, loaded, counts=(4, 3), seeds=(1, 2), batch=2)
+        assert [x.shape for x in held.batches] == [(2, 3, 8, 8), (1, 3, 8, 8)]
+        assert not set(fit.places) & set(held.places)
+    np.savez(tmp_path / "c.npz", pictures=np.zeros(3))
+    for wrong in ("c.npz", "d.npz"):
+        with pytest.raises(DataError):
+            open_source(tmp_path / wrong, loaded)
+
+
+def test_a_last_batch_of_one_joins_its_neighbour(ran: Ran, toy: Callable[..., Experiment], room: Path) -> None:
+    case = Bench(room / "work" / "families").case("a", toy("topology").settings("local"))  # 5 images in batches of 4
+    assert [len(x) for x in batches(case)] == [5] and [len(x) for x in batches(case, 3)] == [3]
+
+
+def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    real = MEASURES["alignment"]
+
+    def broken(case, **options):
+        if case.label == "global":
+            raise KeyboardInterrupt
+        return real.take(case, **options)
+
+    monkeypatch.setitem(MEASURES, "alignment", replace(real, take=broken))
+    monkeypatch.setattr(type(real), "options", ["stages", "target", "images"])
+    with pytest.raises(KeyboardInterrupt):
+        ran("topology", work="interrupted", say=told.append)
+    assert [line.split(":")[0] for line in told] == ["alignment of local"]
+    monkeypatch.undo()
+    told.clear()
+    result = ran("topology", work="interrupted", say=told.append)
+    assert told[0] == "alignment of local: kept from before" and "kept" not in told[1]
+    fresh = ran("topology")
+    assert result.tables == fresh.tables
+
+
+def test_only_some_variants(ran: Ran) -> None:
+    result = ran("topology", only=["global"])
+    assert list(result.variants) == ["global"]
+    assert {verdict.holds for verdict in verdicts(result)} == {None}
+    with pytest.raises(DataError, match="variants among"):
+        ran("topology", only=["elsewhere"])
+
+
+def test_a_missing_model_data_set_or_variable_is_said(ran: Ran) -> None:
+    with pytest.raises(DataError, match="--model"):
+        ran("topology", {"model": {"spec": ""}})
+    with pytest.raises(DataError, match="--data"):
+        ran("topology", {"data": {"calibration": None}})
+    with pytest.raises(DataError, match="NOT_SET_ANYWHERE"):
+        ran("topology", {"data": {"calibration": "$NOT_SET_ANYWHERE/images"}})
+
+
+def test_provenance_tells_everything_needed_to_run_again(ran: Ran) -> None:
+    result = ran("topology", command="sgfi experiment run topology")
+    about = result.variants["local"]
+    assert len(about["model"]["fingerprint"]) == 64 and about["calibration"]["options"]["ridge"] == 0.01
+    assert len(about["calibration"]["indices"]) == 12 and len(about["evaluation"]["indices"]) == 5
+    assert result.provenance["packages"]["torch"] and result.provenance["command"] == "sgfi experiment run topology"
+    assert result.experiment["data"]["calibration_seed"] == 123
+
+
+def test_results_survive_the_disk(ran: Ran, tmp_path: Path) -> None:
+    result = ran("topology")
+    (tmp_path / FILE).write_text(json.dumps(result.as_dict()))
+    assert read_result(tmp_path).tables == json.loads(json.dumps(result.tables))
+    with pytest.raises(DataError, match="experiment run first"):
+        read_result(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="measure/variant/row/score"):
+        result.at("alignment/local/final/nothing")
+
+
+def test_compare_pairs_images_that_both_saw(ran: Ran) -> None:
+    one, other = ran("topology"), ran("topology", {"calibration": {"ridge": 0.1}})
+    text = compare(one, other)
+    line = next(row for row in text.splitlines() if "alignment/local/raw/pixel_cosine" in row)
+    assert line.endswith("0.000 [0.000, 0.000] paired |")  # the raw gradient knows no ridge
+    elsewhere = ran("topology", {"data": {"evaluation_seed": 7}})
+    assert "paired" not in compare(one, elsewhere)
+    with pytest.raises(DataError, match="in common"):
+        compare(one, ran("ridge"))
+
+
+def test_undefined_numbers_are_counted_and_left_out() -> None:
+    found = summarise([1.0, float("nan"), 3.0], 50)
+    assert found["mean"] == 2 and found["undefined"] == 1 and found["values"] == [1, None, 3]
+    assert summarise([float("nan")], 50)["mean"] is None and summarise(0.5, 50) == {"mean": 0.5}
+    assert summarise([], 50)["mean"] is None
+
+
+def test_claims_are_judged_on_numbers(ran: Ran) -> None:
+    left, every = "alignment/local/final/pixel_cosine", "alignment/*/final/pixel_cosine"
+    claims = [
+        {"says": "one", "left": left, "relation": ">", "right": -1},
+        {"says": "two", "left": left, "relation": "<", "right": -1},
+        {"says": "three", "left": every, "relation": "=", "right": every},
+        {"says": "four", "left": left, "relation": "<", "right": left, "factor": 2},
+    ]
+    found = verdicts(ran("topology", {"claims": claims}))
+    assert [one.holds for one in found] == [True, False, True, True]
+    assert "local: " in found[2].numbers and "global: " in found[2].numbers
+    assert Verdict("", False, "").word == "DOES NOT HOLD"
+
+
+def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> None:
+    results = {tmp_path / "topology": ran("topology"), tmp_path / "locality": ran("locality")}
+    text = results_page(results, tmp_path, "sgfi experiment page .")
+    line = next(row for row in text.splitlines() if row.startswith("| local | final |"))
+    assert "0.93795 (ResNet18)" in line
+    assert "topology/result.json" in text and "## Claims" in text
+
+
+@pytest.mark.parametrize("name", ["topology", "locality", "faithfulness"])
+def test_figures(name: str, ran: Ran) -> None:
+    figure = experiment_figure(ran(name))
+    assert len(figure.axes) == len(declare(name).figures)
+    assert all(axes.has_data() for axes in figure.axes)
