@@ -173,13 +173,17 @@ def _end(block: Block) -> str:
     return block.output or block.tensors[-1]
 
 
-@recipe("gpt2", r"GPT2Model")
+LANGUAGE_LAYERS = ("GPT2Block", "GPTNeoXLayer", "LlamaDecoderLayer", "OPTDecoderLayer")
+LANGUAGE_ATTENTION = ("GPT2Attention", "GPTNeoXAttention", "LlamaAttention", "OPTAttention")
+
+
+@recipe("gpt2", r"GPT2Model|GPTNeoXModel|LlamaModel|OPTDecoder")
 def causal_language_model(structure: Structure) -> list[str]:
     """The output of every second block before the middle layer, then that layer's attention output.
 
     Twelve layers: the outputs of blocks 2 and 4, and the attention output of layer 6 before its residual sum.
     """
-    blocks, attentions = structure.blocks("GPT2Block"), structure.blocks("GPT2Attention")
+    blocks, attentions = structure.blocks(*LANGUAGE_LAYERS), structure.blocks(*LANGUAGE_ATTENTION)
     middle = max(1, len(blocks) // 2)
     if len(attentions) != len(blocks) or not attentions:
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,25 +11,61 @@ from sgfi.errors import CaptureError
 
 
 class EmbeddingModel(nn.Module):
-    """From embeddings ``(B, L, D)`` to logits ``(B, L, vocabulary)``; D is the channel axis."""
+    """From embeddings ``(B, L, D)`` to logits ``(B, L, vocabulary)``; D is the channel axis.
 
-    def __init__(self, lm: Any) -> None:
+    With ``last`` the logits of the final position alone, ``(B, vocabulary)``: a decision about the next token.
+    """
+
+    def __init__(self, lm: Any, last: bool = False) -> None:
         super().__init__()
-        self.lm = lm
+        self.lm, self.last = lm, last
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        return self.lm(inputs_embeds=embeddings, use_cache=False).logits
+        kept = {"logits_to_keep": 1} if self.last else {}
+        logits = self.lm(inputs_embeds=embeddings, use_cache=False, **kept).logits
+        return logits[:, -1] if self.last else logits
 
 
-def embedding_model(lm: Any) -> EmbeddingModel:
+def embedding_model(lm: Any, *, last: bool = False, layers: int | None = None) -> EmbeddingModel:
     """Wrap a Hugging Face causal language model; weights are shared and the model is left as it was.
 
-    Feed it ``lm.get_input_embeddings()(ids)``.
+    Feed it ``lm.get_input_embeddings()(ids)``. ``layers`` keeps the first few only: a target inside them has the same
+    value, and the rest need not be captured.
     """
     if not isinstance(lm, nn.Module) or not hasattr(lm, "get_input_embeddings"):
         raise CaptureError(
             "a Hugging Face causal language model", type(lm).__name__, "Load it with AutoModelForCausalLM."
         )
-    wrapped = EmbeddingModel(lm)
+    wrapped = EmbeddingModel(lm if layers is None else _shortened(lm, layers), last)
     wrapped.training = lm.training  # the wrapper's own flag only
     return wrapped
+
+
+def block_list(lm: nn.Module) -> tuple[str, nn.ModuleList]:
+    """Where the model keeps its layers, and the layers: the longest list of modules of one class."""
+    lists = [(name, found) for name, found in lm.named_modules() if isinstance(found, nn.ModuleList) and len(found)]
+    alike = [(name, found) for name, found in lists if len({type(module) for module in found}) == 1]
+    if not alike:
+        raise CaptureError("a model that keeps its layers in one list", type(lm).__name__, "Name the tensors yourself.")
+    return max(alike, key=lambda pair: len(pair[1]))
+
+
+def _shortened(lm: nn.Module, layers: int) -> nn.Module:
+    """A model of the first layers that shares their weights; only the way down to the list is copied."""
+    name, blocks = block_list(lm)
+    if not 1 <= layers <= len(blocks):
+        raise CaptureError(f"1 to {len(blocks)} layers", str(layers), "Choose fewer layers.")
+    short = copy.copy(lm)
+    parent = short
+    for step in name.split(".")[:-1]:
+        child = copy.copy(getattr(parent, step))
+        parent._modules = {**parent._modules, step: child}
+        parent = child
+    kept = nn.ModuleList(blocks[:layers])
+    kept.training = blocks.training
+    parent._modules = {**parent._modules, name.split(".")[-1]: kept}
+    for module in (short, parent):
+        if hasattr(module, "config"):
+            module.config = copy.deepcopy(module.config)
+            module.config.num_hidden_layers = layers
+    return short

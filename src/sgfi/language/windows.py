@@ -1,0 +1,76 @@
+"""Windows of tokens from a text: drawn by seed, never overlapping each other or windows drawn before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sgfi.errors import DataError
+
+NEXT = 1
+"""A window's interval takes in the token after it, so that no window's next token stands in another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Equally long pieces of one tokenised text."""
+
+    ids: Tensor
+    """(N, L) token ids."""
+    starts: Tensor
+    """(N,) where each piece begins in the text."""
+
+    @property
+    def length(self) -> int:
+        return self.ids.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def overlaps(self, other: Windows) -> bool:
+        """Whether any interval of ours, next token included, meets one of the other's."""
+        ours, theirs = (set(_covered(one).tolist()) for one in (self, other))
+        return bool(ours & theirs)
+
+
+def tokenise(tokenizer: Any, text: str) -> Tensor:
+    """(T,) ids of a long text, without special tokens."""
+    return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=torch.int64)
+
+
+def draw(ids: Tensor, count: int, length: int, seed: int, taken: Iterable[Windows] = ()) -> Windows:
+    """``count`` windows in random order, disjoint by interval from each other and from all ``taken``.
+
+    The same text, numbers and taken windows give the same draw.
+    """
+    span = length + NEXT
+    if count < 1 or length < 1:
+        raise DataError("at least one window of one token", f"{count} of {length}", "Ask for more.")
+    free = torch.ones(len(ids), dtype=torch.bool)
+    for windows in taken:
+        free[_covered(windows)] = False
+    order = torch.randperm(max(0, len(ids) - span + 1), generator=torch.Generator().manual_seed(seed)).tolist()
+    starts: list[int] = []
+    for start in order:
+        if len(starts) == count:
+            break
+        if bool(free[start : start + span].all()):
+            free[start : start + span] = False
+            starts.append(start)
+    if len(starts) < count:
+        raise DataError(
+            f"text for {count} disjoint windows of {length} tokens",
+            f"{len(ids)} tokens, room for {len(starts)}",
+            "Give more text or ask for fewer.",
+        )
+    found = torch.tensor(starts)
+    return Windows(ids[found.unsqueeze(1) + torch.arange(length)], found)
+
+
+def _covered(windows: Windows) -> Tensor:
+    """Every token index inside some interval."""
+    return (windows.starts.unsqueeze(1) + torch.arange(windows.length + NEXT)).flatten()
