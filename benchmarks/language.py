@@ -114,11 +114,10 @@ class Bench:
         return family
 
 
-ATTENTION = tuple(
-    Recipe(family, children, seed)
-    for seed in SEEDS
-    for family, children in (("paper", "true"), ("causal", "honest"))
-) + (Recipe("paper", "honest"), Recipe("causal-per-position", "honest"), Recipe("causal+2", "honest"))
+ATTENTION = (
+    *(Recipe(*kind, seed) for seed in SEEDS for kind in (("paper", "true"), ("causal", "honest"))),
+    *(Recipe(family, "honest") for family in ("paper", "causal-per-position", "causal+2")),
+)
 MLP = (Recipe("paper", "true", part="mlp"), Recipe("causal", "honest", part="mlp"))
 LAYERS = tuple(
     Recipe(*kind, layer=layer, windows=1024)

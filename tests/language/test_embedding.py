@@ -17,25 +17,6 @@ from sgfi.vision import load_model
 from sgfi.vision.data import open_data
 
 transformers = pytest.importorskip("transformers")
-tokenizers = pytest.importorskip("tokenizers")
-WORDS = "the cat sat on a mat and saw another cat that sat by the door of an old house".split()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Config, weights and tokenizer as ``save_pretrained`` writes them."""
-    path = tmp_path_factory.mktemp("gpt2")
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        n_layer=4, n_head=2, n_embd=16, vocab_size=32, n_positions=32, bos_token_id=0, eos_token_id=0, pad_token_id=0
-    )
-    transformers.GPT2LMHeadModel(config).eval().save_pretrained(path)
-    words = {"<unk>": 0} | {word: place + 1 for place, word in enumerate(dict.fromkeys(WORDS))}
-    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
-    plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<unk>").save_pretrained(path)
-    (path / "text.txt").write_text(" ".join(WORDS * 20))
-    return path
 
 
 def test_from_embeddings_as_from_tokens(folder: Path) -> None:
@@ -64,3 +45,23 @@ def test_a_local_folder_and_a_text_file_are_enough(folder: Path, tmp_path: Path)
     assert done.exit_code == 0, done.output
     family = sgfi.load(maps, loaded.model)
     assert sgfi.invert(family, windows[:2], coords=[7]).value.shape == (2, 8, 16)
+
+
+def test_the_first_layers_alone_share_weights_and_values(lm) -> None:
+    x = lm.get_input_embeddings()(torch.randint(0, 20, (2, 8)))
+    before = [id(p) for p in lm.parameters()], lm.config.num_hidden_layers
+    short = embedding_model(lm, layers=2)
+    assert len(short.lm.transformer.h) == 2 and short.lm.transformer.h[0] is lm.transformer.h[0]
+    assert ([id(p) for p in lm.parameters()], lm.config.num_hidden_layers) == before
+    assert len(lm.transformer.h) == 4
+    graphs = [sgfi.capture(one, x) for one in (short, embedding_model(lm))]
+    name = "lm.transformer.h.1"
+    states = [graph.program(("input",), (graph.nodes.canonical(name),))(x)[0] for graph in graphs]
+    assert torch.equal(*states)
+    with pytest.raises(CaptureError, match="1 to 4 layers"):
+        embedding_model(lm, layers=5)
+
+
+def test_the_last_position_alone(lm) -> None:
+    x = lm.get_input_embeddings()(torch.randint(0, 20, (2, 8)))
+    torch.testing.assert_close(embedding_model(lm, last=True)(x), embedding_model(lm)(x)[:, -1])

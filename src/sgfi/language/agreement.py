@@ -26,10 +26,14 @@ TEMPLATES: tuple[Template, ...] = (
     Template("The {head} behind the {attractor} {auxiliary} quiet", ("house", "houses"), ("tree", "trees"), _WAS),
     Template("The {head} of the {attractor} {auxiliary} missing", ("key", "keys"), ("cabinet", "cabinets"), _IS),
     Template("The {head} near the {attractor} {auxiliary} broken", ("chair", "chairs"), ("table", "tables"), _WAS),
-    Template("The {head} with the {attractor} {auxiliary} arrived", ("teacher", "teachers"), ("student", "students"), _HAS),
+    Template(
+        "The {head} with the {attractor} {auxiliary} arrived", ("teacher", "teachers"), ("student", "students"), _HAS
+    ),
     Template("The {head} above the {attractor} {auxiliary} dark", ("cloud", "clouds"), ("mountain", "mountains"), _IS),
     Template("The {head} behind the {attractor} {auxiliary} waiting", ("driver", "drivers"), ("car", "cars"), _WAS),
-    Template("The {head} from the {attractor} {auxiliary} vanished", ("letter", "letters"), ("friend", "friends"), _HAS),
+    Template(
+        "The {head} from the {attractor} {auxiliary} vanished", ("letter", "letters"), ("friend", "friends"), _HAS
+    ),
     Template("The {head} under the {attractor} {auxiliary} sleeping", ("dog", "dogs"), ("bed", "beds"), _IS),
     Template("The {head} on the {attractor} {auxiliary} expensive", ("picture", "pictures"), ("wall", "walls"), _WAS),
     Template("The {head} across the {attractor} {auxiliary} closed", ("shop", "shops"), ("street", "streets"), _IS),

@@ -68,5 +68,5 @@ def token_plan(
     if chosen is None:
         raise PlanError(f"a family among {list(FAMILIES)} or 'causal+<k>'", repr(family), closest(family, FAMILIES))
     body = anatomy(graph)
-    inner = [body.tensor(place) for place in range(spacing, layer, spacing) if place < layer]
-    return plan(graph, body.tensor(layer, part), inner, **chosen)
+    inner = [body.tensor(place) for place in range(spacing, layer, spacing)]
+    return plan(graph, body.tensor(layer, part), inner, partition=chosen["partition"], operator=chosen["operator"])

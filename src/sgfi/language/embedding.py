@@ -66,6 +66,7 @@ def _shortened(lm: nn.Module, layers: int) -> nn.Module:
     parent._modules = {**parent._modules, name.split(".")[-1]: kept}
     for module in (short, parent):
         if hasattr(module, "config"):
-            module.config = copy.deepcopy(module.config)
-            module.config.num_hidden_layers = layers
+            config: Any = copy.deepcopy(module.config)
+            config.num_hidden_layers = layers
+            module.config = config
     return short

@@ -45,5 +45,6 @@ def cosine(first: Tensor, second: Tensor) -> Tensor:
 
 def top_overlap(first: Tensor, second: Tensor, count: int = 5) -> Tensor:
     """Share of the ``count`` strongest positions that two profiles have in common: (B, L), (B, L) -> (B,)."""
-    one, other = (profile.topk(count, dim=-1).indices for profile in (first, second))
+    most = min(count, first.shape[-1])
+    one, other = (profile.topk(most, dim=-1).indices for profile in (first, second))
     return (one.unsqueeze(-1) == other.unsqueeze(-2)).any(-1).double().mean(-1)

@@ -1,0 +1,91 @@
+"""What else points at tokens: a global linear map, attention weights, gradients. References, not inversions.
+
+All answer with a profile (B, L) of shares over input positions, for the feature at one target position. Attributions
+have a sign; their size counts (the absolute value of each position's sum).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sgfi.extras import need
+from sgfi.graph import TensorGraph
+from sgfi.language.profiles import normalised
+
+STEPS = 16
+"""Points of integrated gradients on the way from the zero embedding, as in the paper."""
+
+
+@dataclass(frozen=True)
+class DirectMap:
+    """One linear map from the feature at one position to all input embeddings; it knows nothing of the model."""
+
+    weights: Tensor
+    """(D', L * D)."""
+    shape: tuple[int, int]
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(B, D') -> (B, L, D)."""
+        return (features.double() @ self.weights).reshape(-1, *self.shape)
+
+
+def direct_map(features: Tensor, embeddings: Tensor, ridge: float = 0.01) -> DirectMap:
+    """Fitted in closed form on (N, D') and (N, L, D) with the relative ridge and no intercept."""
+    x, y = features.double(), embeddings.double().flatten(1)
+    square = x.T @ x
+    square.diagonal().add_(ridge * float(square.diagonal().mean()))
+    factor = torch.linalg.cholesky(square)
+    return DirectMap(torch.cholesky_solve(x.T @ y, factor), tuple(embeddings.shape[1:]))  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def attention(lm: Any, embeddings: Tensor, layer: int, position: int = -1) -> Tensor:
+    """The attention weights of one layer (counted from one) and position, mean over heads: (B, L)."""
+    with _eager(lm):
+        found = lm(inputs_embeds=embeddings, use_cache=False, output_attentions=True).attentions
+    return normalised(found[layer - 1][:, :, position].mean(1).double())
+
+
+def gradient_times_input(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
+    """Of the squared norm of the feature at one position."""
+    attribution = _captum().InputXGradient(_squared_norm(graph, target, position))
+    with torch.enable_grad():
+        return _sizes(attribution.attribute(embeddings.clone().requires_grad_()))
+
+
+def integrated_gradients(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
+    """The same along the straight line from the zero embedding."""
+    attribution = _captum().IntegratedGradients(_squared_norm(graph, target, position))
+    with torch.enable_grad():
+        found = attribution.attribute(embeddings.clone().requires_grad_(), n_steps=STEPS, internal_batch_size=64)
+    return _sizes(found)
+
+
+def _squared_norm(graph: TensorGraph, target: str, position: int) -> Callable[[Tensor], Tensor]:
+    program = graph.program(("input",), (graph.nodes.canonical(target),))
+    return lambda x: program(x)[0][:, position].square().sum(-1)
+
+
+def _sizes(attribution: Tensor) -> Tensor:
+    return normalised(attribution.detach().double().sum(-1).abs())
+
+
+def _captum() -> Any:
+    return need("captum.attr", "language")
+
+
+@contextmanager
+def _eager(lm: Any) -> Iterator[None]:
+    """Fused attention does not tell its weights; as it was on leaving."""
+    before = lm.config._attn_implementation
+    lm.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        lm.set_attn_implementation(before)

@@ -1,0 +1,50 @@
+"""Maps of one length at another."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import sgfi
+from sgfi.errors import PlanError
+from sgfi.language import embedding_model, token_plan, transfer
+
+
+@pytest.fixture(scope="module")
+def graphs(lm) -> dict[int, sgfi.TensorGraph]:
+    return {size: sgfi.capture(embedding_model(lm, layers=3), torch.randn(2, size, 16)) for size in (5, 8, 12)}
+
+
+def fitted(lm, graph: sgfi.TensorGraph, family: str) -> sgfi.MapFamily:
+    torch.manual_seed(1)
+    x = lm.get_input_embeddings()(torch.randint(0, 20, (48, 8)))
+    return sgfi.calibrate(token_plan(graph, 3, family=family), x.split(16), progress=False)
+
+
+@pytest.mark.parametrize("family", ["causal", "causal+2", "causal-per-position"])
+def test_a_shorter_text_is_its_prefix(lm, graphs, family: str) -> None:
+    """What causal maps say of a prefix does not depend on what follows it, nor on whether anything does."""
+    whole = fitted(lm, graphs[8], family)
+    x = lm.get_input_embeddings()(torch.randint(0, 20, (3, 8)))
+    for position in (2, 4):
+        long = sgfi.invert(whole, x, coords=[position]).value
+        short = sgfi.invert(transfer(whole, graphs[5]), x[:, :5], coords=[position]).value
+        torch.testing.assert_close(short, long[:, :5], atol=1e-4, rtol=1e-3)
+
+
+def test_gains_are_interpolated_on_the_normalised_grid(lm, graphs) -> None:
+    family = fitted(lm, graphs[8], "per-frequency")  # bins 0, 1/8 .. 4/8
+    moved = transfer(family, graphs[12])  # bins 0, 1/12 .. 6/12
+    old, new = (one.maps["input"][0].weights["gain"] for one in (family, moved))
+    assert len(old) == 5 and len(new) == 7
+    for place, at in ((0, 0.0), (3, 2.0), (6, 4.0)):
+        torch.testing.assert_close(new[place], old[int(at)])
+    torch.testing.assert_close(new[1], old[0] / 3 + 2 * old[1] / 3)
+    assert sgfi.invert(moved, torch.randn(2, 12, 16)).value.shape == (2, 12, 16)
+    same = transfer(family, graphs[8])
+    assert torch.equal(same.maps["input"][0].weights["gain"], old)
+
+
+def test_one_matrix_a_position_knows_no_further_ones(lm, graphs) -> None:
+    with pytest.raises(PlanError, match="at most 8 tokens"):
+        transfer(fitted(lm, graphs[8], "causal-per-position"), graphs[12])

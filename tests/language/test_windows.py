@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sgfi.errors import DataError
+from sgfi.language import Windows, draw
+
+TEXT = torch.arange(400)
+
+
+def test_windows_are_seeded_and_disjoint() -> None:
+    first = draw(TEXT, 20, 8, seed=1)
+    again, other = draw(TEXT, 20, 8, seed=1), draw(TEXT, 20, 8, seed=2)
+    assert torch.equal(first.ids, again.ids) and not torch.equal(first.ids, other.ids)
+    assert torch.equal(first.ids[:, 0], first.starts) and first.ids.shape == (20, 8)
+    gaps = first.starts.sort().values.diff()
+    assert gaps.min() >= 9  # eight tokens and the next one
+
+
+def test_evaluation_keeps_clear_of_what_was_taken() -> None:
+    taken = draw(TEXT, 20, 8, seed=1)
+    held = draw(TEXT, 8, 8, seed=2, taken=[taken])
+    assert not held.overlaps(taken)
+    assert draw(TEXT, 8, 8, seed=2).overlaps(taken)
+    assert Windows(taken.ids[:1], taken.starts[:1] + 8).overlaps(taken)  # touches the next token only
+
+
+def test_too_little_text_is_told() -> None:
+    with pytest.raises(DataError, match="room for"):
+        draw(TEXT, 50, 8, seed=1)
