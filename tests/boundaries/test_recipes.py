@@ -406,8 +406,8 @@ def test_bert_encoder_from_embeddings() -> None:
     assert generic(encoder, 8, 16) == expected
 
 
-def test_llama_has_no_stem_and_ends_in_a_norm_written_out() -> None:
-    config = transformers.LlamaConfig(
+def test_a_language_model_without_an_entry_has_no_stem_and_ends_in_a_norm_written_out() -> None:
+    config = transformers.MistralConfig(
         vocab_size=20,
         hidden_size=16,
         num_hidden_layers=2,
@@ -416,7 +416,7 @@ def test_llama_has_no_stem_and_ends_in_a_norm_written_out() -> None:
         intermediate_size=32,
     )
     layers = [f"lm.model.layers.{i}{end}" for i in range(2) for end in (".add", "")]
-    model = FromEmbeddings(transformers.LlamaForCausalLM(config))
+    model = FromEmbeddings(transformers.MistralForCausalLM(config))
     assert generic(model, 8, 16) == ["input", *layers, "lm.model.norm"]
 
 
