@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -23,7 +23,7 @@ from sgfi.graph import Linearisation
 from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
 from sgfi.repair import source
-from sgfi.spectral import Moments, Solution, WienerMap, workspace
+from sgfi.spectral import Moments, Solution, WienerMap, strongest, workspace
 from sgfi.store import Checkpoint, NodeMaps
 
 Maps = dict[str, tuple[WienerMap, ...]]
@@ -303,7 +303,7 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
         for name in wave:
             solution = _joined(pieces.pop(name))
             boundary = job.plan.boundary[name]
-            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
+            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights, solution.strong)
             told = diagnostics[name][-1]
             told["ridge"] = float(solution.ridge.double().median())
             honest = states.solved(name, wiener, solution)
@@ -319,9 +319,10 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
 
 
 def _solve(job: _Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
-    operator = job.plan.boundary[name].operator
+    operator, strong = job.plan.boundary[name].operator, strongest(moments)
     try:
-        return operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
+        found = operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
+        return replace(found, strong=strong)
     except torch.linalg.LinAlgError as error:
         raise CalibrationError(
             f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",
@@ -336,8 +337,9 @@ def _joined(pieces: list[Solution]) -> Solution:
         return pieces[0]
     weights = {key: torch.cat([piece.weights[key] for piece in pieces]) for key in pieces[0].weights}
     whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
+    strong = [piece.strong for piece in pieces if piece.strong is not None]
     ridge = torch.cat([piece.ridge for piece in pieces])
-    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None)
+    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None, torch.cat(strong) if strong else None)
 
 
 @torch.no_grad()

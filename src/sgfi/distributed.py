@@ -165,12 +165,13 @@ def _part(groups: range, rank: int, size: int) -> range:
 def _tensors(solution: Solution) -> dict[str, Tensor]:
     found = {f"weights {key}": value.contiguous() for key, value in solution.weights.items()}
     found["ridge"] = solution.ridge
-    return found if solution.whitener is None else found | {"whitener": solution.whitener.contiguous()}
+    rest = {"whitener": solution.whitener, "strong": solution.strong}
+    return found | {key: value.contiguous() for key, value in rest.items() if value is not None}
 
 
 def _solution(tensors: dict[str, Tensor]) -> Solution:
     weights = {key.removeprefix("weights "): value for key, value in tensors.items() if key.startswith("weights ")}
-    return Solution(weights, tensors["ridge"], tensors.get("whitener"))
+    return Solution(weights, tensors["ridge"], tensors.get("whitener"), tensors.get("strong"))
 
 
 @contextmanager

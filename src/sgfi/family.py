@@ -32,6 +32,9 @@ class MapFamily:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts about the data, seeds and preprocessing, kept in the manifest."""
 
+    precision: str = "full"
+    """``full`` (as fitted), ``half`` or ``int8``: how the maps are kept."""
+
     @property
     def target(self) -> str:
         return self.plan.target
@@ -44,8 +47,7 @@ class MapFamily:
     @property
     def bytes(self) -> int:
         """Size of all weights."""
-        weights = (tensor for maps in self.maps.values() for one in maps for tensor in one.weights.values())
-        return sum(tensor.numel() * tensor.element_size() for tensor in weights)
+        return sum(one.bytes for maps in self.maps.values() for one in maps)
 
     def __repr__(self) -> str:
         return (

@@ -112,11 +112,11 @@ def _answer(
         top = chosen(point.values[dag.target])
         states = backpropagate(family.plan.graph, dag.target, dag.fitted, x, top / divisor) | {dag.target: top}
     else:
-        used = {name: family.maps[name][: 1 if stage == "first" else None] for name in dag.fitted}
         point = Linearisation(family.plan.graph, dag.frontiers, x, keep=[dag.target])
         channels = {name: family.plan.boundary[name].channels for name in dag.fitted}
         within = _within(family, dag, queries, x.device)
-        states = walk(point, dag, used, channels, chosen(point.values[dag.target]), divisor, within)
+        top, most = chosen(point.values[dag.target]), 1 if stage == "first" else None
+        states = walk(point, dag, family.maps, channels, top, divisor, within, most)
     pick = (lambda tensor, _: tensor) if single else (lambda tensor, place: tensor[place])
     ordered = {name: states[name] for name in (*dag.fitted, dag.target)}
     return [

@@ -70,12 +70,14 @@ def walk(
     terminal: Tensor,
     divisor: Tensor | float,
     within: Mapping[str, Tensor] | None = None,
+    most: int | None = None,
 ) -> dict[str, Tensor]:
     """From the terminal state to the shallowest node that has maps, each node on its repaired children.
 
     ``divisor`` is ``|S|`` (eq:masked_terminal_seed); every other child is divided by its own channel count
-    (eq:online_child_seed). ``within`` tells by boundary which entries lie up to the last queried position. Returns the
-    state of every node visited and of the target.
+    (eq:online_child_seed). ``within`` tells by boundary which entries lie up to the last queried position; ``most``
+    is how many maps of a node are used (all by default). Each node's maps are asked for once, and let go of before the
+    next one's. Returns the state of every node visited and of the target.
     """
     states = {dag.target: terminal}
     seeds = {dag.target: terminal / divisor}
@@ -83,9 +85,11 @@ def walk(
         if name not in maps:
             continue
         children = dag.frontiers[name]
-        inside = [within[u] for u in children] if within and maps[name][0].operator.causal else None
-        y = repair(point.at(name), [states[u] for u in children], [seeds[u] for u in children], maps[name], inside)
+        found = maps[name][:most]
+        inside = [within[u] for u in children] if within and found[0].operator.causal else None
+        y = repair(point.at(name), [states[u] for u in children], [seeds[u] for u in children], found, inside)
         assert y is not None
+        del found
         point.release(name)
         states[name], seeds[name] = y, y / channels[name]
     return states

@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +23,36 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from sgfi.boundaries import Plan, plan
+from sgfi.boundaries import Boundary, Plan, plan
 from sgfi.errors import SgfiError, StoreError
 from sgfi.family import MapFamily
 from sgfi.graph import TensorGraph, capture
-from sgfi.spectral import WienerMap
+from sgfi.spectral import PRECISIONS, Layout, Packed, WienerMap
 
 FORMAT = 1
+PACKED_FORMAT = 2
+"""Of families that are not in full precision: older readers refuse it by number."""
 MANIFEST = "manifest.json"
 UNFINISHED = "calibration.json"
 PAIRS = "real_imaginary"
 """Ending of tensors stored as (..., 2) real and imaginary parts."""
+VALUES, SCALES = "values", "scales"
+"""Endings of packed matrices."""
+STRONG = "sources"
+"""What a map knows of its sources, for packing."""
 FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
 NodeMaps = tuple[tuple[WienerMap, ...], list[dict[str, float]]]
 
 
-def save(family: MapFamily, path: str | Path, *, overwrite: bool = False) -> Path:
-    """Write a family to a new folder; nothing appears at ``path`` before it is complete."""
+def save(family: MapFamily, path: str | Path, *, overwrite: bool = False, precision: str | None = None) -> Path:
+    """Write a family to a new folder; nothing appears at ``path`` before it is complete.
+
+    ``precision`` is ``"full"`` (as fitted), ``"half"`` (16 bits a number, conjugate bins once) or ``"int8"`` (8 bits,
+    rounded so that sources hardly see it); by default the family's own. Packed maps are used as they are: a few bins
+    at a time are unpacked when they are applied.
+    """
     path = Path(path)
+    precision = _checked_precision(family, precision)
     if path.exists() and not overwrite:
         raise StoreError("a path that does not exist yet", repr(str(path)), "Choose another or pass overwrite=True.")
     if path.exists() and not _replaceable(path):
@@ -53,8 +65,8 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False) -> Pat
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
-        files = {name: _write_node(draft, family.plan, name, maps) for name, maps in family.maps.items()}
-        _write_json(draft / MANIFEST, _manifest(family, files))
+        files = {name: _write_node(draft, family.plan, name, maps, precision) for name, maps in family.maps.items()}
+        _write_json(draft / MANIFEST, _manifest(family, files, precision))
         _replace(draft, path)
     except OSError as error:
         left = "What was there is untouched." if path.exists() else f"Nothing was left at {path}."
@@ -65,16 +77,43 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False) -> Pat
     return path
 
 
+def _checked_precision(family: MapFamily, precision: str | None) -> str:
+    """The precision to write in: packed maps stay as they are, and bytes need to know the sources."""
+    if precision is not None and precision not in PRECISIONS:
+        raise StoreError(f"a precision among {list(PRECISIONS)}", repr(precision), "Choose one of these.")
+    if precision not in (None, family.precision) and family.precision != "full":
+        raise StoreError(
+            f"maps in full precision to make {precision} of", f"maps in {family.precision}", "Start from the original."
+        )
+    if precision == "int8" and family.precision == "full":
+        for name, maps in family.maps.items():
+            if any(one.strong is None and one.needs_sources for one in maps):
+                raise StoreError(
+                    'maps that remember their sources for precision="int8"',
+                    f"none at {name!r}",
+                    'Use precision="half", or calibrate again: maps of earlier versions do not know them.',
+                )
+    return precision or family.precision
+
+
 def _replaceable(path: Path) -> bool:
     """A map folder, finished or not, or an empty one: anything else is not ours to throw away."""
     return path.is_dir() and ((path / MANIFEST).exists() or (path / UNFINISHED).exists() or not any(path.iterdir()))
 
 
-def load(path: str | Path, model: nn.Module | TensorGraph, *, verify: bool = True, force: bool = False) -> MapFamily:
+def load(
+    path: str | Path,
+    model: nn.Module | TensorGraph,
+    *,
+    verify: bool = True,
+    force: bool = False,
+    stream: bool = False,
+) -> MapFamily:
     """Read a family for a model (or an already captured graph); weights stay on disk, memory-mapped.
 
     Maps belong to one checkpoint: other weights are refused unless ``force`` is given. ``verify`` compares every
-    file with its checksum.
+    file with its checksum. With ``stream`` a node's file is opened when its maps are asked for and let go of after
+    use, so that a family may be larger than memory; what is read once is read again the next time.
     """
     path = Path(path)
     manifest = read_manifest(path)
@@ -88,9 +127,10 @@ def load(path: str | Path, model: nn.Module | TensorGraph, *, verify: bool = Tru
     if verify:
         verify_files(path, manifest)
     restored = _replan(graph, manifest["plan"], path, manifest)
+    stored = StoredMaps({name: path / entry["file"] for name, entry in manifest["files"].items()}, restored)
     return MapFamily(
         plan=restored,
-        maps={name: _read_node(path / entry["file"], restored, name) for name, entry in manifest["files"].items()},
+        maps=stored if stream else dict(stored),
         ridge=manifest["calibration"]["ridge"],
         children=manifest["calibration"]["children"],
         samples=manifest["calibration"]["samples"],
@@ -98,7 +138,27 @@ def load(path: str | Path, model: nn.Module | TensorGraph, *, verify: bool = Tru
         forced=force,
         diagnostics=manifest["calibration"]["diagnostics"],
         provenance=manifest["provenance"],
+        precision=manifest.get("precision", "full"),
     )
+
+
+class StoredMaps(Mapping[str, tuple[WienerMap, ...]]):
+    """The maps of a folder, each node's read (memory-mapped) anew whenever it is asked for."""
+
+    def __init__(self, files: Mapping[str, Path], plan: Plan) -> None:
+        self._files, self._plan = files, plan
+
+    def __getitem__(self, name: str) -> tuple[WienerMap, ...]:
+        return _read_node(self._files[name], self._plan, name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -111,10 +171,12 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         if (path / UNFINISHED).exists():
             todo = "This calibration is unfinished: run it again with the same checkpoint folder to complete it."
         raise StoreError(f"a readable {MANIFEST} in {path}", f"{type(error).__name__}: {error}", todo) from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, PACKED_FORMAT):
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise StoreError(
-            f"map format {FORMAT}", repr(found), "Use the version of sgfi that wrote it, or calibrate again."
+            f"map format {FORMAT} or {PACKED_FORMAT}",
+            repr(found),
+            "Use the version of sgfi that wrote it, or calibrate again.",
         )
     for part in ("model", "plan", "calibration", "provenance", "files"):
         if not isinstance(manifest.get(part), dict):
@@ -230,10 +292,11 @@ def _without(entry: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name != key}
 
 
-def _manifest(family: MapFamily, files: Mapping[str, dict]) -> dict[str, Any]:
+def _manifest(family: MapFamily, files: Mapping[str, dict], precision: str = "full") -> dict[str, Any]:
     graph = family.plan.graph
     return {
-        "format": FORMAT,
+        "format": FORMAT if precision == "full" else PACKED_FORMAT,
+        "precision": precision,
         "model": {
             "class": graph.model_class,
             "fingerprint": family.fingerprint,
@@ -261,16 +324,17 @@ def _manifest(family: MapFamily, files: Mapping[str, dict]) -> dict[str, Any]:
     }
 
 
-def _write_node(folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...]) -> dict[str, Any]:
+def _write_node(
+    folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...], precision: str = "full"
+) -> dict[str, Any]:
     """One node's file, moved into place when whole; its entry for the manifest."""
     tensors: dict[str, Tensor] = {}
     for stage, wiener in enumerate(maps):
-        for key, value in wiener.weights.items():
-            value = value.detach().cpu().contiguous()
-            if value.dtype == torch.complex128:  # safetensors knows complex64 only
-                tensors[f"{stage}.{key}.{PAIRS}"] = torch.view_as_real(value)
-            else:
-                tensors[f"{stage}.{key}"] = value
+        found = wiener if precision == "full" else wiener.packed(precision)
+        for key, value in found.weights.items():
+            tensors |= {f"{stage}.{key}{ending}": part for ending, part in _parts(value).items()}
+        if found.strong is not None:
+            tensors[f"{stage}.{STRONG}"] = found.strong
     partition = plan.boundary[name].partition
     if partition.kind == "custom":
         tensors["partition"] = partition.groups
@@ -287,6 +351,16 @@ def _write_node(folder: Path, plan: Plan, name: str, maps: tuple[WienerMap, ...]
     return {"file": file.name, "bytes": file.stat().st_size, "sha256": _sha256(file)}
 
 
+def _parts(value: Tensor | Packed) -> dict[str, Tensor]:
+    """A weight as tensors that safetensors can store, by the ending of their names."""
+    if isinstance(value, Packed):
+        return {f".{VALUES}": value.values.cpu().contiguous(), f".{SCALES}": value.scales.cpu().contiguous()}
+    value = value.detach().cpu().contiguous()
+    if value.dtype == torch.complex128:  # safetensors knows complex64 only
+        return {f".{PAIRS}": torch.view_as_real(value)}
+    return {"": value}
+
+
 def _node_file(folder: Path, plan: Plan, name: str) -> Path:
     return folder / f"{plan.fitted.index(name):03d}_{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}.safetensors"
 
@@ -294,21 +368,31 @@ def _node_file(folder: Path, plan: Plan, name: str) -> Path:
 def _read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:
     try:
         tensors = load_file(file)
-    except (OSError, safetensors.SafetensorError) as error:
+        stages = sorted({int(key.split(".")[0]) for key in tensors if key != "partition"})
+        return tuple(_read_map(tensors, stage, plan.boundary[name], plan) for stage in stages)
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
         raise StoreError(
-            f"a readable map file {file.name} of node {name!r}", str(error), "Copy the folder again or calibrate again."
+            f"a readable map file {file.name} of node {name!r}",
+            f"{type(error).__name__}: {error}",
+            "Copy the folder again or calibrate again.",
         ) from error
-    boundary = plan.boundary[name]
-    stages: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        stage, _, weight = key.partition(".")
-        if weight.endswith(f".{PAIRS}"):
-            weight, value = weight.removesuffix(f".{PAIRS}"), _paired(value)
-        if weight:
-            stages.setdefault(int(stage), {})[weight] = value
-    return tuple(
-        WienerMap(boundary.basis, boundary.partition, boundary.operator, stages[stage]) for stage in sorted(stages)
-    )
+
+
+def _read_map(tensors: Mapping[str, Tensor], stage: int, boundary: Boundary, plan: Plan) -> WienerMap:
+    found = {key.removeprefix(f"{stage}."): value for key, value in tensors.items() if key.startswith(f"{stage}.")}
+    strong = found.pop(STRONG, None)
+    weights: dict[str, Tensor | Packed] = {}
+    for key, value in found.items():
+        weight, _, ending = key.partition(".")
+        if ending == PAIRS:
+            weights[weight] = _paired(value)
+        elif ending in (VALUES, SCALES):
+            layout = Layout.of(boundary.basis, boundary.partition, weight)
+            dtype = boundary.basis.dtype(plan.graph.input.dtype)
+            weights[weight] = Packed(found[f"{weight}.{VALUES}"], found[f"{weight}.{SCALES}"], layout, dtype)
+        else:
+            weights[weight] = value
+    return WienerMap(boundary.basis, boundary.partition, boundary.operator, weights, strong)
 
 
 def _paired(value: Tensor) -> Tensor:

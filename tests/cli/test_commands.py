@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 import sgfi
 from sgfi.cli.loading import open_family
+from sgfi.store import read_manifest
 from sgfi.vision.data import read_image
 
 COMMANDS = [
@@ -466,6 +467,35 @@ def test_maps_shrink_keeps_the_numbers(sgfi_command, maps: Path, place: Path, tm
     assert torch.equal(one, sgfi.invert(part.family, x).value)
     size = [sum(f.stat().st_size for f in folder.glob("*.safetensors")) for folder in (maps, small)]
     assert size[1] < size[0]
+
+
+def test_maps_shrink_to_fewer_bits(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+    outcome = sgfi_command("maps", "shrink", maps, "--precision", "half", "--out", tmp_path / "small")
+    assert outcome.code == 0, outcome.all
+    assert sgfi_command("maps", "verify", tmp_path / "small").code == 0
+    assert "half precision" in sgfi_command("maps", "info", tmp_path / "small").out
+    whole, small = open_family(maps), open_family(tmp_path / "small")
+    assert small.family.bytes < whole.family.bytes / 2
+    x = read_image(place / "one.png", whole.loaded.preprocessing)
+    one, two = (sgfi.invert(found.family, x).value for found in (whole, small))
+    assert float((one - two).norm() / one.norm()) < 0.01
+    assert sgfi_command("maps", "shrink", tmp_path / "small", "--precision", "int8", "--out", tmp_path / "b").code == 6
+    assert sgfi_command("maps", "shrink", maps, "--precision", "int4", "--out", tmp_path / "b").code == 2
+
+
+def test_calibrate_in_fewer_bits(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "maps"
+    words = ["calibrate", model, "--data", place / "photos", "--out", out, "--target", "three", "--boundaries", "one"]
+    outcome = sgfi_command(*words, "--precision", "int8", "--quiet")
+    assert outcome.code == 0, outcome.all
+    assert [p.name for p in tmp_path.iterdir()] == ["maps"]
+    assert read_manifest(out)["precision"] == "int8"
+
+
+def test_a_family_too_large_for_memory_is_streamed(maps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert isinstance(open_family(maps).family.maps, dict)
+    monkeypatch.setattr("sgfi.cli.loading.available", lambda: 1000)
+    assert not isinstance(open_family(maps).family.maps, dict)
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--stages", 3], 5), (["--target", "ad"], 4), (["--target", "two"], 4)])

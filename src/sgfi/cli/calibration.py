@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 import warnings
@@ -54,6 +55,10 @@ def calibrate(
     memory: Annotated[
         str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")
     ] = None,
+    precision: Annotated[
+        options.Precision,
+        typer.Option(help="Numbers of the maps on disk: as fitted (full), 16 bits (half) or 8 (int8)."),
+    ] = options.Precision.full,
     quiet: options.Quiet = False,
     force: options.Force = False,
 ) -> None:
@@ -102,7 +107,11 @@ def calibrate(
     distributed.leave()
     if distributed.follows():
         return
-    _move(partial, out, force)
+    if precision == options.Precision.full:
+        _move(partial, out, force)
+    else:
+        sgfi.save(family, options.free_map_folder(out, force), overwrite=force, precision=precision.value)
+        shutil.rmtree(partial)
     say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
     typer.echo(str(out))
 

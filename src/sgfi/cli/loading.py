@@ -8,6 +8,7 @@ from typing import Any
 
 import sgfi
 from sgfi.errors import DataError
+from sgfi.memory import available
 from sgfi.store import read_manifest
 from sgfi.vision.models import LoadedModel, load_model, reload_model
 
@@ -30,7 +31,7 @@ def capture_model(
 
 
 def open_family(path: Path, spec: str | None = None, weights: str | None = None) -> OpenFamily:
-    """Load maps, and the model their manifest names (or ``spec``)."""
+    """Load maps, and the model their manifest names (or ``spec``). A family too large for memory is streamed."""
     manifest = read_manifest(path)
     record = dict(manifest.get("provenance") or {}).get("model")
     if record is None and spec is None:
@@ -41,4 +42,10 @@ def open_family(path: Path, spec: str | None = None, weights: str | None = None)
         changes = {"spec": spec, "weights": weights}
         loaded = reload_model({**record, **{k: v for k, v in changes.items() if v is not None}})
     graph = sgfi.capture(loaded.model, loaded.example)
-    return OpenFamily(sgfi.load(path, graph), loaded, manifest)
+    stream = on_disk(manifest) > available() // 2
+    return OpenFamily(sgfi.load(path, graph, stream=stream), loaded, manifest)
+
+
+def on_disk(manifest: dict[str, Any]) -> int:
+    """Bytes of all map files."""
+    return sum(entry["bytes"] for entry in manifest["files"].values())

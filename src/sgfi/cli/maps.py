@@ -11,7 +11,7 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import open_family
+from sgfi.cli.loading import on_disk, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
 from sgfi.store import read_manifest, verify_files
@@ -65,24 +65,29 @@ def shrink(
     out: Annotated[Path, typer.Option(help="Folder for the smaller family.")],
     stages: Annotated[int | None, typer.Option(help="Keep so many maps per node (1: the first map only).")] = None,
     target: Annotated[str | None, typer.Option(help="Keep only what this shallower target needs.")] = None,
+    precision: Annotated[
+        options.Precision | None, typer.Option(help="Keep numbers in 16 bits (half) or 8 (int8).")
+    ] = None,
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a smaller copy of a family: fewer stages, or only up to a shallower target.
+    """Write a smaller copy of a family: fewer bits, fewer stages, or only up to a shallower target.
 
     Examples:
+
+      sgfi maps shrink maps/resnet18 --precision int8 --out maps/resnet18-int8
 
       sgfi maps shrink maps/resnet18 --stages 1 --out maps/resnet18-first
 
       sgfi maps shrink maps/resnet18 --target layer2.1.add --out maps/resnet18-shallow
     """
     options.free_map_folder(out, force)
-    family = open_family(maps, model, weights).family
-    smaller = shrunk(family, stages, target)
-    sgfi.save(smaller, out, overwrite=force)
-    say(f"{_size(family.bytes)} -> {_size(smaller.bytes)}", quiet)
+    before = on_disk(read_manifest(maps))
+    smaller = shrunk(open_family(maps, model, weights).family, stages, target)
+    sgfi.save(smaller, out, overwrite=force, precision=precision.value if precision else None)
+    say(f"{_size(before)} -> {_size(on_disk(read_manifest(out)))}", quiet)
     typer.echo(str(out))
 
 
@@ -108,7 +113,6 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
     plan, fit = manifest["plan"], manifest["calibration"]
     model = dict(manifest["provenance"].get("model") or {})
     data = dict(manifest["provenance"].get("data") or {})
-    size = sum(entry["bytes"] for entry in manifest["files"].values())
     skipped = f", {len(data['skipped'])} skipped" if data.get("skipped") else ""
     return {
         "model": f"{model.get('spec', manifest['model']['class'])} (weights: {told_weights(model)})",
@@ -119,7 +123,7 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
         "calibration": f"{fit['samples']} samples{skipped}, {fit['children']} children, "
         f"{fit['stages']} stages, ridge {fit['ridge']}",
         "data": f"{data.get('path', data.get('kind', '?'))} (digest {data.get('digest', '?')})",
-        "size": _size(size),
+        "size": f"{_size(on_disk(manifest))}, {manifest.get('precision', 'full')} precision",
         "versions": ", ".join(f"{k} {v}" for k, v in manifest["versions"].items()),
     }
 

@@ -19,6 +19,14 @@ class Children(str, Enum):
     honest = "honest"
 
 
+class Precision(str, Enum):
+    """How numbers of the maps are kept."""
+
+    full = "full"
+    half = "half"
+    int8 = "int8"
+
+
 PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".npy", ".safetensors")
 Model = Annotated[
     str,

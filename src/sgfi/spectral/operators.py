@@ -16,10 +16,13 @@ from torch import Tensor
 
 from sgfi.errors import PlanError
 from sgfi.spectral.moments import Moments
+from sgfi.spectral.packed import Packed
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.ridge import chosen, fixed, parts
 
 Weights = dict[str, Tensor]
+Kept = Tensor | Packed
+"""Weights as they are kept: in full, or packed."""
 Samples = Iterable[tuple[Tensor, Tensor]]
 
 
@@ -32,6 +35,8 @@ class Solution:
     """(K,) the shift added to each group's diagonal."""
     whitener: Tensor | None = None
     """(K, C, C), see :class:`~sgfi.spectral.ridge.Fit`."""
+    strong: Tensor | None = None
+    """See :func:`~sgfi.spectral.packed.strongest`."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ class Operator:
         columns = samples * partition.sizes[partition.groups].to(energy)
         return energy / columns.reshape(-1, 1, 1)
 
-    def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
+    def apply(self, weights: Mapping[str, Kept], spectrum: Tensor, partition: Partition) -> Tensor:
         """``(F, C, B)`` -> ``(F, C, B)``."""
         return _by_group(weights["gain"], self.reads(spectrum), partition)
 
@@ -130,7 +135,7 @@ class Diagonal(Operator):
         energy = (_spread(solution.whitener, partition).unsqueeze(-1) * spectrum).abs().square()
         return energy / (samples * partition.sizes[partition.groups].to(energy)).reshape(-1, 1, 1)
 
-    def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
+    def apply(self, weights: Mapping[str, Kept], spectrum: Tensor, partition: Partition) -> Tensor:
         return _spread(weights["gain"], partition).unsqueeze(-1) * spectrum
 
     def size(self, groups: int, channels: int) -> int:
@@ -176,7 +181,7 @@ class DiagonalLowRank(Operator):
         right = torch.cholesky_solve((left.mH @ left_over).mH, factor).mH
         return {"diagonal": diagonal, "left": left, "right": right}
 
-    def apply(self, weights: Mapping[str, Tensor], spectrum: Tensor, partition: Partition) -> Tensor:
+    def apply(self, weights: Mapping[str, Kept], spectrum: Tensor, partition: Partition) -> Tensor:
         low = _by_group(weights["right"], spectrum, partition)
         mixed = _by_group(weights["left"], low, partition)
         return _spread(weights["diagonal"], partition).unsqueeze(-1) * spectrum + mixed
@@ -201,17 +206,20 @@ def operator_named(name: str) -> Operator:
     return Causal(name, reach=number) if numbered[1] == "causal+" else DiagonalLowRank(name, rank=number)
 
 
-def _spread(gain: Tensor, partition: Partition) -> Tensor:
+def _spread(gain: Kept, partition: Partition) -> Tensor:
     """A group's gain at every bin: ``(K, ...)`` -> ``(F, ...)``, broadcast where one serves all."""
+    assert isinstance(gain, Tensor), "only matrices are packed"
     if partition.kind == "custom":
         return gain[partition.groups.to(gain.device)]
     return gain
 
 
-def _by_group(gain: Tensor, spectrum: Tensor, partition: Partition) -> Tensor:
-    """Apply each group's matrix to its bins without copying it to every bin."""
+def _by_group(gain: Kept, spectrum: Tensor, partition: Partition) -> Tensor:
+    """Apply each group's matrix to its bins without copying it to every bin; packed ones are unpacked a few at once."""
     if partition.kind == "singleton":
-        return torch.bmm(gain, spectrum)
+        parts = gain.parts() if isinstance(gain, Packed) else [slice(None)]
+        found = [torch.bmm(gain[part], spectrum[part]) for part in parts]
+        return torch.cat(found) if len(found) > 1 else found[0]
     bins, channels, batch = spectrum.shape
     out = spectrum.new_empty(bins, gain.shape[1], batch)
     for group, members in enumerate(partition.members):
