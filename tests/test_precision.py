@@ -81,6 +81,8 @@ def test_bytes_are_a_quarter_and_stay_bytes(tmp_path: Path) -> None:
     assert all(isinstance(gain, Packed) and gain.values.dtype == torch.int8 for gain in wide)
     narrow = small.maps["input"][0].weights["gain"]
     assert isinstance(narrow, Packed) and narrow.values.dtype == torch.float16
+    opened = small.maps["two"][0].unpacked["gain"]
+    assert torch.equal(opened, wide[2][:])  # type: ignore[index]
     again = sgfi.load(sgfi.save(small, tmp_path / "again"), graph())
     assert again.precision == "int8"
     assert torch.equal(sgfi.invert(small, query()).value, sgfi.invert(again, query()).value)

@@ -77,7 +77,7 @@ def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
 
     def moved(wiener: WienerMap) -> WienerMap:
         order = torch.randperm(wiener.partition.count, generator=generator)
-        return replace(wiener, weights={key: weight[order] for key, weight in wiener.weights.items()})
+        return replace(wiener, weights={key: weight[order] for key, weight in wiener.unpacked.items()})
 
     return replace(family, maps={name: tuple(map(moved, maps)) for name, maps in family.maps.items()})
 

@@ -24,7 +24,7 @@ from sgfi.spectral import WienerMap
 
 def adjoint(wiener: WienerMap) -> WienerMap:
     """The map's own adjoint: ``<W a, b> = <a, W* b>``. Frequency-diagonal maps only need their matrices adjoined."""
-    weights = wiener.weights
+    weights = wiener.unpacked
     if "left" in weights:
         turned = {
             "diagonal": weights["diagonal"].conj().resolve_conj(),

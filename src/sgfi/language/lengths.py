@@ -37,7 +37,7 @@ def transfer(family: MapFamily, graph: TensorGraph) -> MapFamily:
 
 
 def _moved(wiener: WienerMap, old: Boundary, new: Boundary) -> WienerMap:
-    weights: Mapping[str, Tensor] = wiener.weights
+    weights: Mapping[str, Tensor] = wiener.unpacked
     if old.partition.kind == "singleton" and old.basis.bins != new.basis.bins:
         if old.operator.causal:
             weights = {key: _first(found, new.basis.bins) for key, found in weights.items()}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sgfi.spectral.basis import Basis
 from sgfi.spectral.operators import Kept, Operator
-from sgfi.spectral.packed import DIRECTIONS, Layout, pack
+from sgfi.spectral.packed import DIRECTIONS, Layout, Packed, pack
 from sgfi.spectral.partition import Partition
 
 
@@ -28,6 +28,11 @@ class WienerMap:
     @property
     def bytes(self) -> int:
         return sum(weight.nbytes for weight in self.weights.values())
+
+    @property
+    def unpacked(self) -> dict[str, Tensor]:
+        """The weights in full, for those who look at the numbers; applying the map does not need it."""
+        return {key: found[:] if isinstance(found, Packed) else found for key, found in self.weights.items()}
 
     @property
     def needs_sources(self) -> bool:
