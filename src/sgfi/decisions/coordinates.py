@@ -7,8 +7,7 @@ importance. What a coordinate does to the decision is measured separately, by ed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,27 +110,8 @@ def query_all(
     found = []
     for start in range(0, len(coords), size):
         queries = [Query(grid.node, channels, [coord]) for coord in coords[start : start + size]]
-        with patch_kernels(grid):
-            found += [inverse.value[0] for inverse in sweep(family, x, queries, stage=stage)]
+        found += [inverse.value[0] for inverse in sweep(family, x, queries, stage=stage)]
     return torch.stack(found)
-
-
-@contextmanager
-def patch_kernels(grid: CoordGrid) -> Iterator[None]:
-    """Convolutions by matrix products where the model cuts its picture into patches.
-
-    oneDNN's backward pass of a convolution whose stride is its kernel was 8 times slower on CPU than PyTorch's own (49
-    cotangents, 16- and 32-pixel patches) and took most of a shallow sweep. Maps of ordinary convolutions keep oneDNN.
-    """
-    if not grid.tokens:
-        yield
-        return
-    before = torch.backends.mkldnn.enabled
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.enabled = before
 
 
 def patch_mass(inverse: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import warnings
+import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from typing import Any, cast
 
 import torch
-import torch.autograd.forward_ad as forward_ad
-from torch import Tensor
+from torch import Tensor, fx
 
+from sgfi.graph.programs import derivable_kernels
+from sgfi.graph.rules import Call, Step, derive
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
+from sgfi.graph.values import is_floating
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class LocalMap:
     """A segment at one forward point: VJP and JVP of ``f_{u<-v,x}``.
 
@@ -27,154 +28,149 @@ class LocalMap:
 
     segment: Segment
     source: Tensor
-    """(B, ...) the leaf H_v."""
+    """(B, ...) H_v."""
     outputs: tuple[Tensor, ...]
-    """(B, ...) the frontier's values, each with its graph back to ``source``."""
+    """(B, ...) the frontier's values."""
     externals: tuple[Tensor, ...]
+    """What the segment reads that is not downstream of the source."""
+    start: fx.Node
+    ends: tuple[fx.Node, ...]
+    steps: Mapping[fx.Node, Step]
 
     def vjp(self, cotangents: Sequence[Tensor]) -> Tensor:
         """``sum_u J_{u<-v}* c_u``, of the shape of ``H_v``."""
+        return self.pull(cotangents, (self.start,))[self.start]
+
+    def pull(self, cotangents: Sequence[Tensor], wanted: Sequence[fx.Node]) -> dict[fx.Node, Tensor]:
+        """The cotangents pulled back to tensors of the segment, shallowest last."""
         stacked = cotangents[0].dim() > self.outputs[0].dim()
-        if not any(output.requires_grad for output in self.outputs):  # the local map is constant
-            return self.source.new_zeros(
-                cotangents[0].shape[: cotangents[0].dim() - self.outputs[0].dim()] + self.source.shape
-            )
-        (pulled,) = torch.autograd.grad(
-            self.outputs,
-            self.source,
-            tuple(cotangents),
-            retain_graph=True,
-            materialize_grads=True,
-            is_grads_batched=stacked,
-        )
-        return pulled
+        flow = {end: c if stacked else c.unsqueeze(0) for end, c in zip(self.ends, cotangents, strict=True)}
+        inside = {self.start, *self.segment.nodes}
+        found: dict[fx.Node, Tensor] = {}
+        for node in reversed(self.segment.nodes):
+            cotangent = flow.pop(node, None)
+            if cotangent is None:
+                continue
+            if node in wanted:
+                found[node] = cotangent
+            step = self.steps[node]
+            pulled = step.pull(cotangent, [read in inside for read in step.inputs])
+            for read, part in zip(step.inputs, pulled, strict=True):
+                if part is not None:
+                    flow[read] = flow[read] + part if read in flow else part
+        count = (len(cotangents[0]) if stacked else 1, *self.source.shape)
+        found[self.start] = flow.get(self.start, self.source.new_zeros(())).expand(count)
+        return {node: tensor if stacked else tensor.squeeze(0) for node, tensor in found.items()}
 
     def jvp(self, tangent: Tensor) -> tuple[Tensor, ...]:
-        """``J_{u<-v} t`` for every u of the frontier. Forward mode first; remembers where it has no rule."""
-        if self.segment.route != "reverse":
-            try:
-                pushed = self._forward_mode(tangent)
-                self.segment.route = "forward"
-                return pushed
-            except (NotImplementedError, RuntimeError) as error:
-                if self.segment.route == "forward" or not _lacks_rule(error):
-                    raise
-                self.segment.route = "reverse"
-        return self._double_backward(tangent)
-
-    def _forward_mode(self, tangent: Tensor) -> tuple[Tensor, ...]:
-        _load_forward_rules()
-        program, held, point = self.segment.program, self.externals, self.source.detach()
-        with torch.no_grad():
-            if tangent.dim() > point.dim():
-                push = lambda one: torch.func.jvp(lambda h: program(h, *held), (point,), (one,))[1]  # noqa: E731
-                return torch.func.vmap(push)(tangent)
-            with forward_ad.dual_level():
-                duals = program(forward_ad.make_dual(point, tangent), *held)
-                tangents = [forward_ad.unpack_dual(dual).tangent for dual in duals]
-                return tuple(
-                    torch.zeros_like(dual) if found is None else found
-                    for dual, found in zip(duals, tangents, strict=True)
-                )
-
-    def _double_backward(self, tangent: Tensor) -> tuple[Tensor, ...]:
-        """The VJP is linear in its cotangent; its own VJP is the JVP."""
-        probes = tuple(torch.zeros_like(output, requires_grad=True) for output in self.outputs)
-        with torch.enable_grad():
-            (pulled,) = torch.autograd.grad(
-                self.outputs, self.source, probes, create_graph=True, materialize_grads=True
-            )
-            if not pulled.requires_grad:  # the local map is constant
-                stack = tangent.shape[: tangent.dim() - self.source.dim()]
-                return tuple(output.new_zeros(stack + output.shape) for output in self.outputs)
-            return torch.autograd.grad(
-                pulled,
-                probes,
-                tangent,
-                materialize_grads=True,
-                is_grads_batched=tangent.dim() > self.source.dim(),
-            )
-
-
-def _leaf(x: Tensor) -> Tensor:
-    """``x`` without its past; a copy where it comes from inference mode, whose tensors take part in no derivative."""
-    return x.clone() if x.is_inference() else x.detach()
-
-
-@cache
-def _load_forward_rules() -> None:
-    """torch compiles some forward rules on first use and warns of its own old compiler: not the user's affair."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        importlib.import_module("torch._decomp.decompositions_for_jvp")
-
-
-def _lacks_rule(error: Exception) -> bool:
-    text = str(error).lower()
-    return isinstance(error, NotImplementedError) or "forward ad" in text or "forward-mode" in text or "jvp" in text
+        """``J_{u<-v} t`` for every u of the frontier."""
+        stacked = tangent.dim() > self.source.dim()
+        flow = {self.start: tangent if stacked else tangent.unsqueeze(0)}
+        steps = {node: self.steps[node] for node in self.segment.nodes if node in self.steps}
+        readers = Counter(read for step in steps.values() for read in set(step.inputs)) + Counter(self.ends)
+        for node, step in steps.items():
+            tangents = [flow.get(read) for read in step.inputs]
+            pushed = step.push(tangents) if any(one is not None for one in tangents) else None
+            if pushed is not None:
+                flow[node] = pushed
+            for read in set(step.inputs):
+                readers[read] -= 1
+                if not readers[read]:
+                    flow.pop(read, None)
+        count = len(tangent) if stacked else 1
+        pushed_out = [
+            flow.get(end, output.new_zeros(())).expand(count, *output.shape)
+            for end, output in zip(self.ends, self.outputs, strict=True)
+        ]
+        return tuple(one if stacked else one.squeeze(0) for one in pushed_out)
 
 
 class Linearisation:
-    """The model's forward at ``x``, cut at boundaries so that one pass serves every local map.
+    """The model's forward at ``x``; of every op between a source and its frontier, the derivative is kept.
 
-    ``frontiers`` maps each source to its children. Where another boundary lies strictly between a source and its
-    frontier, cutting there would lose a path; that segment is run again by itself, uncut.
+    ``frontiers`` maps each source to its children. One pass serves every local map: a local map is all the steps on
+    paths from its source to its frontier, also where another boundary lies between them.
     """
 
     def __init__(
         self, graph: TensorGraph, frontiers: Mapping[str, Sequence[str]], x: Tensor, keep: Iterable[str] = ()
     ) -> None:
+        self._graph = graph
         self._segments = {source: graph.segment(source, children) for source, children in frontiers.items()}
-        children = {child for found in frontiers.values() for child in found}
-        cuts = {name: name in frontiers for name in [*frontiers, *children] if name != "input"}
-        self._private = {name for name, segment in self._segments.items() if segment.interior & set(cuts)}
-        externals = {name for segment in self._segments.values() for name in segment.externals}
-        wanted = [name for name in graph.nodes if name in children | set(frontiers) | externals | set(keep)]
-        wanted = [name for name in wanted if name != "input"]
-        cuts = {name: cuts[name] for name in wanted if name in cuts}
+        self._readers = Counter(node for segment in self._segments.values() for node in segment.nodes)
+        held = {name for segment in self._segments.values() for name in (*segment.outputs, *segment.externals)}
+        wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
+        self._steps: dict[fx.Node, Step] = {}
+        self.values = self._forward(x.clone() if x.is_inference() else x.detach(), wanted)
+        """H of every boundary, of what segments read beside them, and of every tensor asked for with ``keep``."""
 
-        self._readers = Counter(child for found in frontiers.values() for child in found)
+    @torch.no_grad()
+    def _forward(self, x: Tensor, wanted: tuple[str, ...]) -> dict[str, Tensor]:
+        graph, schedule = self._graph, self._graph.schedule(wanted)
+        active = {node for node in self._readers if is_floating(node)} | {graph._tensors[s] for s in self._segments}
+        values: dict[fx.Node, Any] = {graph._tensors["input"]: x}
+        calls: dict[fx.Node, Call] = {}
+        found = {"input": x}
+        with derivable_kernels():
+            for node in schedule.nodes:
+                values[node] = len(x) if node in schedule.batch else self._value(node, values, calls, active)
+                if graph._names.get(node) in wanted:
+                    found[graph._names[node]] = values[node]
+                for read in schedule.done.get(node, ()):
+                    values.pop(read, None)
+                    calls.pop(read, None)
+        return found
 
-        leaf = _leaf(x).requires_grad_("input" in frontiers)
-        with torch.enable_grad():
-            found = graph.program(("input",), tuple(wanted), cuts)(leaf)
-        self._before = dict(zip(wanted, found[: len(wanted)], strict=True)) | {"input": leaf}
-        self._after = self._before | dict(zip(cuts, found[len(wanted) :], strict=True))
-        self.values = {name: tensor.detach() for name, tensor in self._after.items()}
-        """H of every boundary and of every tensor asked for with ``keep``."""
+    def _value(
+        self, node: fx.Node, values: dict[fx.Node, Any], calls: dict[fx.Node, Call], active: set[fx.Node]
+    ) -> Any:
+        """A node's value; on the way, the derivative of an op that a local map needs."""
+        if node.name in self._graph.constants:
+            return self._graph.constants[node.name]
+
+        def look_up(argument: Any) -> Any:
+            return fx.node.map_arg(argument, lambda read: values[read])
+
+        if node not in self._readers:
+            return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
+        if node.target is operator.getitem and node.args[0] in calls:
+            owner, item = cast(tuple[fx.Node, int], node.args)
+            if is_floating(node):
+                self._steps[node] = derive(calls[owner], active.__contains__, item)
+            return values[owner][item]
+        call = Call(node, look_up)
+        if is_floating(node):
+            self._steps[node] = derive(call, active.__contains__)
+        elif not isinstance(node.meta.get("val"), Tensor):
+            calls[node] = call
+        return call.out
 
     def at(self, source: str) -> LocalMap:
         """The local map of one boundary at this input."""
-        segment = self._segments[source]
-        held = tuple(self.values[name] for name in segment.externals)
-        if source not in self._private:
-            outputs = tuple(self._before[name] for name in segment.outputs)
-            return LocalMap(segment, self._after[source], outputs, held)
-        leaf = self.values[source].detach().requires_grad_()
-        with torch.enable_grad():
-            return LocalMap(segment, leaf, segment.program(leaf, *held), held)
+        segment, tensors = self._segments[source], self._graph._tensors
+        outputs, externals = (
+            tuple(self.values[name] for name in names) for names in (segment.outputs, segment.externals)
+        )
+        ends = tuple(tensors[name] for name in segment.outputs)
+        return LocalMap(segment, self.values[source], outputs, externals, tensors[source], ends, self._steps)
 
     def release(self, source: str) -> None:
-        """Let go of the graph behind a source's frontier once its last derivative is taken."""
-        for name in self._segments[source].outputs:
-            self._readers[name] -= 1
-            if not self._readers[name]:
-                self._before.pop(name, None)
+        """Let go of a local map once its last derivative is taken."""
+        for node in self._segments.pop(source).nodes:
+            self._readers[node] -= 1
+            if not self._readers[node]:
+                self._steps.pop(node, None)
 
 
 def backpropagate(
     graph: TensorGraph, target: str, names: Sequence[str], x: Tensor, cotangent: Tensor
 ) -> dict[str, Tensor]:
     """Ordinary backpropagation of a cotangent at ``target`` to each of ``names`` and the input."""
-    inner = tuple(name for name in names if name not in ("input", target))
-    leaf = _leaf(x).requires_grad_()
-    with torch.enable_grad():
-        state, *found = graph.program(("input",), (target, *inner))(leaf)
-        pulled = torch.autograd.grad(
-            state,
-            [leaf, *found],
-            cotangent,
-            materialize_grads=True,
-            is_grads_batched=cotangent.dim() > state.dim(),
-        )
-    return dict(zip(("input", *inner), pulled, strict=True))
+    inner = [name for name in ("input", *names) if name != target]
+    point = Linearisation(graph, {"input": [target]}, x, keep=inner)
+    found = point.at("input").pull([cotangent], [graph._tensors[name] for name in inner])
+    stack = cotangent.shape[: cotangent.dim() - point.values[target].dim()]
+    return {
+        name: found.get(graph._tensors[name], x.new_zeros(())).expand(*stack, *point.values[name].shape)
+        for name in inner
+    }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -35,57 +36,63 @@ class Program:
             return self._forward(*inputs)
 
 
-def extract(graph: TensorGraph, inputs: tuple[str, ...], outputs: tuple[str, ...], cuts: Mapping[str, bool]) -> Program:
-    """The computation from ``inputs`` to ``outputs``; everything it needs must follow from the inputs and weights.
-
-    ``cuts`` names tensors after which the derivative chain is broken: what follows reads a detached copy, which is a
-    fresh leaf that requires a gradient where the mapping says True. A cut tensor yields two outputs, itself (before
-    the cut) and, at the end of the tuple in the order of ``cuts``, the copy.
-    """
+def extract(graph: TensorGraph, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
+    """The computation from ``inputs`` to ``outputs``; everything it needs must follow from the inputs and weights."""
     tensors = graph._tensors
     sources = [tensors[name] for name in inputs]
     wanted = [tensors[name] for name in outputs]
     piece = fx.Graph()
     made: dict[fx.Node, fx.Node] = {node: piece.placeholder(f"in_{i}") for i, node in enumerate(sources)}
-    copies = dict(made)
     holder = torch.nn.Module()
-    batch = value(tensors["input"]).shape[0]  # type: ignore[attr-defined]
-    names = graph._names
-
-    for node in _needed(graph, set(sources), wanted, batch):
-        if node in made:
-            continue
+    for node in needed(graph, set(sources), wanted):
         if node.name in graph.constants:
             holder.register_buffer(node.name, graph.constants[node.name], persistent=False)
             copy = piece.get_attr(node.name)
-        elif _reads_batch(node, batch):
+        elif reads_batch(graph, node):
             copy = piece.call_function(torch.ops.aten.sym_size.int, (made[sources[0]], 0))
         else:
-            copy = piece.node_copy(node, lambda old: copies[old])
-        made[node] = copies[node] = copy
-        if names.get(node) in cuts:
-            copies[node] = piece.call_function(_leaf if cuts[names[node]] else torch.detach, (copy,))
-    piece.output(tuple([made[node] for node in wanted] + [copies[tensors[name]] for name in cuts]))
+            copy = piece.node_copy(node, lambda old: made[old])
+        made[node] = copy
+    piece.output(tuple(made[node] for node in wanted))
     return Program(fx.GraphModule(holder, piece))
 
 
-def _leaf(tensor: Tensor) -> Tensor:
-    return tensor.detach().requires_grad_()
-
-
-def _reads_batch(node: fx.Node, batch: object) -> bool:
+def reads_batch(graph: TensorGraph, node: fx.Node) -> bool:
     """Whether a node is the bare batch size: any input of a piece can tell it."""
+    batch = value(graph._tensors["input"]).shape[0]  # type: ignore[attr-defined]
     return is_symbolic(node) and node.target is torch.ops.aten.sym_size.int and str(value(node)) == str(batch)
 
 
-def _needed(graph: TensorGraph, sources: set[fx.Node], wanted: list[fx.Node], batch: object) -> list[fx.Node]:
+def needed(graph: TensorGraph, sources: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
     """The nodes between the sources and the wanted ones, in topological order."""
-    needed, stack = set(), list(wanted)
+    found, stack = set(), list(wanted)
     while stack:
         node = stack.pop()
-        if node in needed or node in sources:
+        if node in found or node in sources:
             continue
-        needed.add(node)
-        if not _reads_batch(node, batch):
+        found.add(node)
+        if not reads_batch(graph, node):
             stack.extend(node.all_input_nodes)
-    return [node for node in graph._fx.nodes if node in needed]
+    return [node for node in graph._fx.nodes if node in found]
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The order in which the model computes some tensors from its input, op by op."""
+
+    nodes: tuple[fx.Node, ...]
+    batch: frozenset[fx.Node]
+    """Nodes that are the bare batch size."""
+    done: dict[fx.Node, tuple[fx.Node, ...]]
+    """Nodes whose values nobody reads after a node."""
+
+    @classmethod
+    def of(cls, graph: TensorGraph, outputs: tuple[str, ...]) -> Schedule:
+        source, wanted = graph._tensors["input"], [graph._tensors[name] for name in outputs]
+        nodes = needed(graph, {source}, wanted)
+        batch = frozenset(node for node in nodes if reads_batch(graph, node))
+        last = {read: node for node in nodes if node not in batch for read in node.all_input_nodes}
+        done: dict[fx.Node, list[fx.Node]] = {}
+        for read, reader in last.items():
+            done.setdefault(reader, []).append(read)
+        return cls(tuple(nodes), batch, {node: tuple(found) for node, found in done.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from torch import fx
@@ -28,9 +28,9 @@ class Segment:
     """Tensors the segment reads that are not downstream of the source; held at their forward values."""
     interior: frozenset[str]
     """Tensors strictly between the source and the frontier."""
+    nodes: tuple[fx.Node, ...]
+    """Every op on a path from the source to the frontier, the frontier's own included, in topological order."""
     program: Program
-    route: str = field(default="untried")
-    """How JVPs are taken: ``forward`` mode, or ``reverse`` (double backward) once an op had no forward rule."""
 
 
 def find_segment(graph: TensorGraph, source: str, outputs: Iterable[str]) -> Segment:
@@ -55,7 +55,8 @@ def find_segment(graph: TensorGraph, source: str, outputs: Iterable[str]) -> Seg
         stack.extend(parents(node))
     held = tuple(sorted(externals))
     program = graph.program((source, *held), outputs)
-    return Segment(source, outputs, held, frozenset(interior) - set(outputs), program)
+    nodes = tuple(node for node in graph._fx.nodes if node in seen and node in downstream)
+    return Segment(source, outputs, held, frozenset(interior) - set(outputs), nodes, program)
 
 
 def _downstream(graph: fx.Graph, source: fx.Node) -> set[fx.Node]:

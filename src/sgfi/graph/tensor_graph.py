@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from sgfi.errors import PlanError, closest
-from sgfi.graph.programs import Program, extract
+from sgfi.graph.programs import Program, Schedule, extract
 from sgfi.graph.segments import Segment, find_segment
 from sgfi.graph.values import parents
 
@@ -152,13 +152,18 @@ class TensorGraph:
                 stack.extend(parents(parent))
         return tuple(found)
 
-    def program(
-        self, inputs: tuple[str, ...], outputs: tuple[str, ...], cuts: Mapping[str, bool] | None = None
-    ) -> Program:
-        """The computation from named inputs to named outputs (see :func:`programs.extract`); kept once made."""
-        key = (inputs, outputs, tuple(sorted((cuts or {}).items())))
+    def program(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
+        """The computation from named inputs to named outputs; kept once made."""
+        key = ("program", inputs, outputs)
         if key not in self._programs:
-            self._programs[key] = extract(self, inputs, outputs, cuts or {})
+            self._programs[key] = extract(self, inputs, outputs)
+        return self._programs[key]
+
+    def schedule(self, outputs: tuple[str, ...]) -> Schedule:
+        """In which order the model computes named tensors from its input; kept once made."""
+        key = ("schedule", outputs)
+        if key not in self._programs:
+            self._programs[key] = Schedule.of(self, outputs)
         return self._programs[key]
 
     def segment(self, source: str, outputs: Sequence[str]) -> Segment:
