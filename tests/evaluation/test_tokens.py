@@ -72,7 +72,7 @@ def test_swapping_nothing_is_perfect_and_seeds_agree_with_themselves() -> None:
 
 def test_the_input_itself_is_told_apart_by_re_encoding() -> None:
     family, x = fitted("causal"), tiny("two layers").inputs(20, seed=2)
-    centre = tokens._features(family, x).mean(0)
+    centre = tokens.features(family, x).mean(0)
     assert tokens.reencoding_auc(family, x, x, centre) == 1.0
     torch.manual_seed(0)
     assert abs(tokens.reencoding_auc(family, x[torch.randperm(20)], x, centre) - 0.5) < 0.2

@@ -14,6 +14,7 @@ from sgfi.cli import (
     inspection,
     inversion,
     maps,
+    tokens,
 )
 
 app = typer.Typer(
@@ -33,6 +34,7 @@ app.command()(inversion.atlas)
 app.command()(evaluation.evaluate)
 app.command()(decisions.decide)
 app.command()(coordinates.coordinates)
+app.command()(tokens.tokens)
 maps_app = typer.Typer(no_args_is_help=True, help="Look at, check and shrink saved map folders.")
 maps_app.command()(maps.info)
 maps_app.command()(maps.verify)

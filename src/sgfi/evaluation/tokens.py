@@ -146,14 +146,15 @@ def reencoding_auc(family: MapFamily, found: Tensor, x: Tensor, centre: Tensor) 
     ``centre`` is the feature's calibration mean, taken away first: without it everything looks alike.
     """
     again, own = (
-        torch.nn.functional.normalize((_features(family, part) - centre).double().flatten(1)) for part in (found, x)
+        torch.nn.functional.normalize((features(family, part) - centre).double().flatten(1)) for part in (found, x)
     )
     cosines = again @ own.T
     cross = cosines[~torch.eye(len(cosines), dtype=torch.bool)].numpy()
     return float(np.mean([roc_auc([own], cross) for own in cosines.diagonal().tolist()]))  # one at a time: memory
 
 
-def _features(family: MapFamily, x: Tensor) -> Tensor:
+def features(family: MapFamily, x: Tensor) -> Tensor:
+    """(B, ...) the target's forward values of many inputs, a few at a time."""
     return torch.cat([target_state(family, part) for part in x.split(ROWS)])
 
 

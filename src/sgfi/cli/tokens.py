@@ -1,0 +1,132 @@
+"""``sgfi tokens``: which tokens of a text a language model's feature leads back to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+
+import sgfi
+from sgfi.cli import options
+from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.outcomes import command, say
+from sgfi.errors import DataError, QueryError
+from sgfi.inversion import STAGES
+from sgfi.language import energy_profile, entropy, nearest, tokenise, transfer
+
+
+@command
+def tokens(
+    maps: options.Maps,
+    text: Annotated[str, typer.Argument(help="The text; its last tokens where it is longer than the maps are for.")],
+    position: Annotated[
+        list[int] | None, typer.Option(help="Queried token, 0 being the first and -1 the last; may be repeated.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--every", help="Query every position in turn.")] = False,
+    cue: Annotated[list[str] | None, typer.Option(help="A word to underline; may be repeated.")] = None,
+    stage: options.Stage = "final",
+    out: Annotated[Path, typer.Option(help="The .png, .svg or .pdf; the numbers go beside it as .json.")] = Path(
+        "tokens.png"
+    ),
+    model: options.ModelOverride = None,
+    weights: options.WeightsOverride = None,
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Invert a token's feature to the input embeddings and show where its energy lies.
+
+    Examples:
+
+      sgfi calibrate hf:gpt2 --size 16 --data wiki.txt --limit 4096 --operator causal --partition shared --out maps/gpt2
+
+      sgfi tokens maps/gpt2 "The fisherman pulled his boat out of the water and onto the muddy bank"
+
+      sgfi tokens maps/gpt2 "The keys of the cabinet are" --every --cue keys
+    """
+    options.check_out(out, force, options.PICTURES)
+    numbers = options.free_path(out.with_suffix(".json"), force)
+    if stage not in STAGES:
+        raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
+    opened = open_family(maps, model, weights)
+    ids = _ids(opened, text, quiet)
+    family = _at_length(opened, len(ids))
+    asked = _positions(position, every, len(ids))
+    told = _answer(opened, family, ids, asked, stage)
+    _draw(told, cue or [], f"{family.target}, {stage}", out, force)
+    numbers.write_text(json.dumps(told, indent=1) + "\n")
+    say(f"{len(ids)} tokens, {len(asked)} queries", quiet)
+    typer.echo(str(out))
+
+
+def _ids(opened: OpenFamily, text: str, quiet: bool) -> torch.Tensor:
+    """(L,) the text's last tokens, as many as the maps were fitted for at most."""
+    tokenizer = opened.loaded.tokenizer
+    if tokenizer is None:
+        raise DataError("maps of a language model", opened.loaded.spec, "Use maps of an hf: causal language model.")
+    ids = tokenise(tokenizer, text)
+    most = opened.loaded.input_shape[0]
+    if len(ids) < 2:
+        raise DataError("a text of two tokens or more", f"{len(ids)} in {text!r}", "Write a longer one.")
+    if len(ids) > most:
+        say(f"The maps are for {most} tokens: the first {len(ids) - most} of {len(ids)} are left out.", quiet)
+    return ids[-most:]
+
+
+def _at_length(opened: OpenFamily, length: int) -> Any:
+    """The family at the text's own length."""
+    width = opened.loaded.input_shape[1]
+    if length == opened.loaded.input_shape[0]:
+        return opened.family
+    return transfer(opened.family, sgfi.capture(opened.loaded.model, torch.zeros(2, length, width)))
+
+
+def _positions(position: list[int] | None, every: bool, length: int) -> list[int]:
+    if every:
+        return list(range(length))
+    found = [place + length if place < 0 else place for place in position or [-1]]
+    wrong = [place for place in found if not 0 <= place < length]
+    if wrong:
+        raise QueryError(f"positions from 0 to {length - 1}, or -1 for the last", str(wrong), "Count the tokens again.")
+    return found
+
+
+def _answer(opened: OpenFamily, family: Any, ids: torch.Tensor, asked: list[int], stage: str) -> dict[str, Any]:
+    embed, tokenizer = opened.loaded.embed, opened.loaded.tokenizer
+    assert embed is not None
+    with torch.no_grad():
+        x = embed(ids.unsqueeze(0))
+    table = embed.weight.detach()  # type: ignore[attr-defined]
+    queries = []
+    for place, found in zip(
+        asked, sgfi.sweep(family, x, [sgfi.Query(coords=[place]) for place in asked], stage=stage), strict=True
+    ):
+        profile = energy_profile(found.value)[0]
+        words = [[tokenizer.decode([word]) for word in row] for row in nearest(found.value[0], table, 3).tolist()]
+        queries.append(
+            {
+                "position": place,
+                "profile": profile.tolist(),
+                "entropy": float(entropy(profile)),
+                "own_mass": float(profile[place]),
+                "future_mass": float(profile[place + 1 :].sum()),
+                "nearest_words": words,
+            }
+        )
+    spelled = [tokenizer.decode([token]) for token in ids.tolist()]
+    return {"target": family.target, "stage": stage, "ids": ids.tolist(), "tokens": spelled, "queries": queries}
+
+
+def _draw(told: dict[str, Any], cues: list[str], title: str, out: Path, force: bool) -> None:
+    from sgfi.figures import save_figure
+    from sgfi.figures.tokens import Strip, token_strips
+
+    spelled = told["tokens"]
+    marked = [place for place, token in enumerate(spelled) if token.strip() in cues]
+    strips = [
+        Strip(spelled, query["profile"], f"query {query['position']}", marked, [query["position"]])
+        for query in told["queries"]
+    ]
+    save_figure(token_strips(strips, title), out, overwrite=force)

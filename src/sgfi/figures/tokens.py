@@ -1,0 +1,142 @@
+"""Figures of token-resolved inverses: strips of tokens, position matrices, routing and decision curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgfi.errors import DataError
+from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CUE = "#0f8b8d"
+"""Underlines of declared cues."""
+WARM = "YlOrBr"
+FOOT = (
+    "Fill: share of the input-embedding inverse's energy at each position. It is neither an attention weight nor a "
+    "decoded probability."
+)
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One row of tokens with its profile."""
+
+    tokens: Sequence[str]
+    profile: Sequence[float]
+    label: str = ""
+    cues: Sequence[int] = ()
+    queried: Sequence[int] = ()
+
+
+def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> Figure:
+    """One row a strip: fill is energy, a teal underline marks a cue, a red frame the queried position."""
+    if not strips or len({len(strip.tokens) for strip in strips}) != 1:
+        raise DataError("strips of one length, at least one", str([len(strip.tokens) for strip in strips]), "Cut them.")
+    from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
+
+    length = len(strips[0].tokens)
+    lead = 2.2 if any(strip.label for strip in strips) else 0.2
+    width, row = lead + 0.78 * length, 0.42
+    figure = new_figure(width, 0.75 + row * len(strips))
+    height = figure.get_figheight()
+    axes = figure.add_axes((0, 0.36 / height, 1, row * len(strips) / height))
+    axes.set(xlim=(-lead / 0.78, length), ylim=(len(strips), 0))
+    axes.axis("off")
+    most = max(max(strip.profile) for strip in strips) or 1.0
+    for y, strip in enumerate(strips):
+        axes.text(-0.15, y + 0.5, strip.label, ha="right", va="center", fontsize=8)
+        for x, (token, share) in enumerate(zip(strip.tokens, strip.profile, strict=True)):
+            level = share / most
+            axes.add_patch(Rectangle((x, y + 0.06), 0.96, 0.88, facecolor=colormaps[WARM](0.85 * level), lw=0))
+            ink = "white" if level > 0.65 else LIGHT.ink
+            text = axes.text(x + 0.48, y + 0.42, _shown(token), ha="center", va="center", fontsize=7.5, color=ink)
+            text.set_gid(FIXED)
+            share_text = axes.text(x + 0.48, y + 0.76, f"{share:.2f}", ha="center", va="center", fontsize=5, color=ink)
+            share_text.set_gid(FIXED)
+            if x in strip.cues:
+                axes.plot([x + 0.06, x + 0.9], [y + 0.93] * 2, color=CUE, lw=2.4, solid_capstyle="butt")
+            if x in strip.queried:
+                frame = Rectangle((x + 0.02, y + 0.08), 0.92, 0.84, fill=False, edgecolor=ACCENT, lw=1.6)
+                axes.add_patch(frame)
+    figure.text(0.01, 1 - 0.06 / height, title, ha="left", va="top", fontsize=9.5)
+    figure.text(0.01, 0.05 / height, foot, ha="left", va="bottom", fontsize=6.5, gid=FAINT, color=LIGHT.faint)
+    return figure
+
+
+def _shown(token: str, most: int = 10) -> str:
+    plain = token.strip().replace("\n", "↵").replace("$", r"\$") or "␣"
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:
+    """Queried position down, input position across; above the diagonal lies the future."""
+    figure = new_figure(0.4 + 2.7 * len(matrices), 3.2)
+    for place, (name, values) in enumerate(matrices.items(), start=1):
+        axes = figure.add_subplot(1, len(matrices), place)
+        square = np.asarray(values)
+        axes.imshow(square, cmap=WARM, vmin=0, vmax=0.6)
+        future = np.triu(square, 1)[:-1].sum(1).mean()
+        axes.plot([-0.5, len(square) - 0.5], [-0.5, len(square) - 0.5], color=ACCENT, lw=0.7)
+        axes.set_title(f"{name}\nfuture energy {future:.3f}", fontsize=8)
+        axes.set_xlabel("input position", fontsize=7)
+        axes.tick_params(labelsize=6)
+        if place == 1:
+            axes.set_ylabel("queried position", fontsize=7)
+    figure.suptitle(title, fontsize=9)
+    figure.tight_layout()
+    return figure
+
+
+def dot_intervals(groups: Mapping[str, Mapping[str, Mapping[str, float]]], title: str = "") -> Figure:
+    """Panels of means with intervals: panel -> row -> mean, low, high. A dashed line marks zero."""
+    rows = list(next(iter(groups.values())))
+    figure = new_figure(2.2 + 2.6 * len(groups), 1.0 + 0.24 * len(rows))
+    first = None
+    for place, (name, found) in enumerate(groups.items(), start=1):
+        axes = figure.add_subplot(1, len(groups), place, sharey=first)
+        first = first or axes
+        for y, row in enumerate(rows):
+            told = found.get(row)
+            if told is None:
+                continue
+            axes.plot([told["low"], told["high"]], [y, y], color=CUE, lw=1.4)
+            axes.plot(told["mean"], y, "o", color=CUE, ms=4)
+        axes.axvline(0, color=LIGHT.faint, lw=0.7, ls="--")
+        axes.set_title(name, fontsize=8)
+        axes.tick_params(labelsize=7, labelleft=place == 1)
+    assert first is not None
+    first.set_yticks(range(len(rows)), rows)
+    first.invert_yaxis()
+    figure.suptitle(title, fontsize=9)
+    figure.tight_layout()
+    return figure
+
+
+def curves(
+    lines: Mapping[str, Mapping[float, Mapping[str, float]]], x_label: str, y_label: str, title: str = ""
+) -> Figure:
+    """Lines with bands: name -> x -> mean, low, high (the band is left out where there is none)."""
+    figure = new_figure(4.6, 3.2)
+    axes = figure.add_subplot()
+    for name, points in lines.items():
+        at = sorted(points)
+        means = [points[x]["mean"] for x in at]
+        (line,) = axes.plot(at, means, "o-", ms=3, lw=1.3, label=name)
+        if all("low" in points[x] for x in at):
+            low, high = ([points[x][end] for x in at] for end in ("low", "high"))
+            axes.fill_between(at, low, high, color=line.get_color(), alpha=0.18, lw=0)
+    axes.axhline(0, color=LIGHT.faint, lw=0.7, ls="--")
+    axes.set_xlabel(x_label, fontsize=8)
+    axes.set_ylabel(y_label, fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.legend(fontsize=7, frameon=False)
+    axes.set_title(title, fontsize=9)
+    figure.tight_layout()
+    return figure

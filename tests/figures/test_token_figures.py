@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from sgfi.errors import DataError
+from sgfi.figures.style import ACCENT, png
+from sgfi.figures.tokens import CUE, Strip, curves, dot_intervals, position_matrices, token_strips
+
+
+def test_a_strip_marks_cue_and_query() -> None:
+    strip = Strip(["a ", "$b", "supercalifragilistic"], [0.1, 0.2, 0.7], "one", cues=[1], queried=[2])
+    figure = token_strips([strip, strip], "title")
+    (axes,) = figure.axes
+    assert [line.get_color() for line in axes.lines] == [CUE, CUE]
+    frames = [patch for patch in axes.patches if not patch.get_fill()]
+    assert len(frames) == 2 and len(axes.patches) == 8
+    assert frames[0].get_x() == pytest.approx(2.02)
+    from matplotlib.colors import to_rgba
+
+    assert frames[0].get_edgecolor() == to_rgba(ACCENT)
+    assert png(figure).startswith(b"\x89PNG")
+    with pytest.raises(DataError, match="one length"):
+        token_strips([strip, Strip(["a"], [1.0])])
+
+
+def test_matrices_intervals_and_curves() -> None:
+    told = {"mean": 0.1, "low": 0.0, "high": 0.2}
+    assert "0.500" in position_matrices({"paper": [[0.5, 0.5], [0, 1]]}).axes[0].get_title()
+    assert len(dot_intervals({"a": {"x": told, "y": told}, "b": {"x": told}}).axes) == 2
+    assert len(curves({"one": {8: told, 16: told}, "two": {8: {"mean": 1.0}}}, "k", "drop").axes[0].lines) == 3
