@@ -9,8 +9,8 @@ import pytest
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.ipynb"))
 
 
-def test_there_is_a_cnn_and_a_vit() -> None:
-    assert {path.stem for path in NOTEBOOKS} >= {"cnn", "decisions", "vit"}
+def test_every_subject_has_a_notebook() -> None:
+    assert {path.stem for path in NOTEBOOKS} >= {"cnn", "decisions", "language", "vit"}
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from sgfi.experiments import Result, available, declare
 from sgfi.experiments.results import markdown, verdicts
 
 Ran = Callable[..., Result]
-NEEDS_ITS_OWN = {"checkpoints", "transfer", "components"}
+NEEDS_ITS_OWN = {"checkpoints", "transfer", "components", "language"}
 """Their variants differ in model, data or target; each has a test below."""
 
 

@@ -16,19 +16,20 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
-from sgfi.vision.data import IMAGE_SUFFIXES, Batches, ImageBatches, TensorBatches, read_array
+from sgfi.vision.data import IMAGE_SUFFIXES, TEXT_SUFFIXES, Batches, ImageBatches, TensorBatches, read_array
 from sgfi.vision.models import LoadedModel
 from sgfi.vision.preprocessing import pixels
+from sgfi.vision.text import text_windows
 
 
 @dataclass(frozen=True)
 class Source:
-    """Inputs that can be picked by position: image files, or rows of an array."""
+    """Inputs that can be picked by position: image files, rows of an array, or windows of a text."""
 
     path: Path
     files: tuple[Path, ...] = ()
     rows: Any = None
-    """(N, ...): uint8 pictures (N, H, W, 3), or inputs in the model's coordinates."""
+    """(N, ...): uint8 pictures (N, H, W, 3), token ids (N, L), or inputs in the model's coordinates."""
 
     def __len__(self) -> int:
         return len(self.files) if self.rows is None else len(self.rows)
@@ -48,6 +49,8 @@ class Source:
         picked = self.rows[list(places)]
         if picked.dtype == np.uint8:
             return TensorBatches(_prepared(picked, loaded), names, size, "pictures")
+        if picked.dtype == np.int64 and loaded.embed is not None:
+            return TensorBatches(loaded.embed(torch.from_numpy(picked)).detach(), names, size, "text")
         return TensorBatches(torch.from_numpy(picked), names, size)
 
 
@@ -72,7 +75,7 @@ class Sample:
 
 
 def open_source(path: str | Path, loaded: LoadedModel) -> Source:
-    """A folder of images (searched recursively), an .npz with ``images``, or an .npy / .safetensors of inputs."""
+    """A folder of images (searched recursively), an .npz of ``images``, an .npy or .safetensors of inputs, a text."""
     path = Path(path)
     if path.is_dir():
         return Source(path, tuple(sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES)))
@@ -83,7 +86,9 @@ def open_source(path: str | Path, loaded: LoadedModel) -> Source:
             return Source(path, rows=arrays["images"])
     if path.suffix in (".npy", ".safetensors") and path.is_file():
         return Source(path, rows=read_array(path, loaded.input_shape).numpy())
-    raise DataError("a folder of images, or an .npz, .npy or .safetensors of inputs", f"{path}", "Check the path.")
+    if path.suffix in TEXT_SUFFIXES and path.is_file():
+        return Source(path, rows=text_windows(path, loaded).numpy())
+    raise DataError("a folder of images, a text, or an .npz, .npy or .safetensors", f"{path}", "Check the path.")
 
 
 def draw(

@@ -77,7 +77,7 @@ def _shown(token: str, most: int = 10) -> str:
 
 def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:
     """Queried position down, input position across; above the diagonal lies the future."""
-    figure = new_figure(0.4 + 2.7 * len(matrices), 3.2)
+    figure = new_figure(0.4 + 2.7 * len(matrices), 3.6)
     for place, (name, values) in enumerate(matrices.items(), start=1):
         axes = figure.add_subplot(1, len(matrices), place)
         square = np.asarray(values)
@@ -89,7 +89,8 @@ def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:
         axes.tick_params(labelsize=6)
         if place == 1:
             axes.set_ylabel("queried position", fontsize=7)
-    figure.suptitle(title, fontsize=9)
+    if title:
+        figure.suptitle(title, fontsize=9)
     figure.tight_layout()
     return figure
 
@@ -114,7 +115,8 @@ def dot_intervals(groups: Mapping[str, Mapping[str, Mapping[str, float]]], title
     assert first is not None
     first.set_yticks(range(len(rows)), rows)
     first.invert_yaxis()
-    figure.suptitle(title, fontsize=9)
+    if title:
+        figure.suptitle(title, fontsize=9)
     figure.tight_layout()
     return figure
 
