@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +38,6 @@ class Case:
     """Folder where calibrated families are kept, by key."""
     trunk: str | None = None
     progress: bool = False
-    _facts: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
@@ -55,19 +54,16 @@ class Case:
     @cached_property
     def family(self) -> sgfi.MapFamily:
         """Calibrated now, taken up where an interrupted calibration stopped, or read back when it is finished."""
-        note = self.families / f"{self.key}.json"
+        folder, note = self.families / self.key, self.families / f"{self.key}.json"
+        if note.is_file():
+            return replace(sgfi.load(folder, self.plan.graph, verify=False), plan=self.plan)
         reset_peak()
         start = time.perf_counter()
         found = sgfi.calibrate(
-            self.plan,
-            self.calibration.batches,
-            checkpoint=self.families / self.key,
-            progress=self.progress,
-            **self.options,
+            self.plan, self.calibration.batches, checkpoint=folder, progress=self.progress, **self.options
         )
-        if not note.is_file():
-            facts = {"seconds": round(time.perf_counter() - start, 2), "peak_bytes": peak()}
-            note.write_text(json.dumps(facts), encoding="utf-8")
+        facts = {"seconds": round(time.perf_counter() - start, 2), "peak_bytes": peak()}
+        note.write_text(json.dumps(facts), encoding="utf-8")
         return found
 
     @property
