@@ -49,6 +49,8 @@ SMALL = {
     "latency": {"queries": 2, "repeats": 1, "timed_steps": 1},
     "theory": {"directions": 6, "draws": 32, "images": 2, "fit": 16},
     "stability": {"iterations": 2, "images": 2},
+    "decisions": {"images": 3, "settings": {"depths": ["three"], "sizes": [1, 2], "repeats": 2, "curve_repeats": 0}},
+    "coordinates": {"images": 2, "settings": {"depths": ["three"]}},
     "interpolation": {"points": [0, 0.5, 1], "images": 4},
 }
 

@@ -135,6 +135,13 @@ def test_components_of_every_kind(ran: Ran) -> None:
     assert about["logits"]["shape"] == ["B", 4] and about["logits"]["fitted_nodes"] == 1
 
 
+def test_decisions_and_coordinates(ran: Ran) -> None:
+    rows = ran("decisions").tables["decisions"]["ResNet18"]
+    assert set(rows) == {"three, k=1", "three, k=2"} and len(rows["three, k=1"]["flips"]["values"]) == 3
+    (row,) = ran("coordinates").tables["coordinates"]["as declared"].values()
+    assert 0 < row["self_mass"]["mean"] < 1 and row["top_minus_random"]["mean"] > row["counter_minus_random"]["mean"]
+
+
 def test_the_paper_s_component_targets_are_the_engine_s_names() -> None:
     """Spelled as ``sgfi graph`` spells them; the shapes are the paper's, checked on the real architecture."""
     told = declare("components").variants

@@ -125,15 +125,18 @@ def page(
     out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("results.md"),
     force: options.Force = False,
 ) -> None:
-    """One page of all results, beside the paper's numbers, with every claim judged."""
+    """One page of all results, beside the paper's numbers, with every claim judged; tables and figures drawn anew."""
     from sgfi.experiments.page import results_page
 
     options.check_out(out, force, (".md",))
     folders = sorted(file.parent for file in results.glob(f"*/{FILE}"))
     if not folders:
         raise DataError("folders with a result.json", f"none in {results}", "Run sgfi experiment run first.")
-    text = results_page({folder: read_result(folder) for folder in folders}, out.resolve().parent, told_command())
-    out.write_text(text, encoding="utf-8")
+    found = {folder: read_result(folder) for folder in folders}
+    for folder, result in found.items():
+        _show(result, folder)
+    told = {folder.resolve(): result for folder, result in found.items()}
+    out.write_text(results_page(told, out.resolve().parent, told_command()), encoding="utf-8")
     typer.echo(str(out))
 
 
@@ -188,13 +191,18 @@ def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:
 
 
 def _write(result: Result, folder: Path) -> None:
-    from sgfi.figures import save_figure
-    from sgfi.figures.experiments import experiment_figure
-
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / (FILE + ".draft")
     draft.write_text(json.dumps(result.as_dict(), separators=(",", ":")) + "\n", encoding="utf-8")
     draft.replace(folder / FILE)
+    _show(result, folder)
+
+
+def _show(result: Result, folder: Path) -> None:
+    """Table and figure, from the numbers alone."""
+    from sgfi.figures import save_figure
+    from sgfi.figures.experiments import experiment_figure
+
     (folder / "result.md").write_text(markdown(result), encoding="utf-8")
     if result.experiment["figures"]:
         save_figure(experiment_figure(result), folder / "figure.png", overwrite=True)

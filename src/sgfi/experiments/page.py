@@ -27,14 +27,26 @@ def results_page(results: Mapping[Path, Result], beside: Path, command: str) -> 
         "What the paper says in words, judged on the means below. A claim with several networks must hold on each.",
         _claims(results),
     ]
+    parts.append("## Contents")
+    parts.append("\n".join(f"- [{_title(result)}](#{_anchor(_title(result))})" for result in results.values()))
     for folder, result in results.items():
         parts.append(_section(folder, result, beside))
     return "\n\n".join(parts) + "\n"
 
 
+def _title(result: Result) -> str:
+    """With the network, where there is one: an experiment may stand here several times."""
+    specs = {str(about["model"]["spec"]).rpartition(":")[2] for about in result.variants.values()}
+    return result.experiment["title"] + (f" ({specs.pop()})" if len(specs) == 1 else "")
+
+
+def _anchor(title: str) -> str:
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
 def _claims(results: Mapping[Path, Result]) -> str:
     rows = [
-        [verdict.says, f"**{verdict.word}**" if not verdict.holds else verdict.word, verdict.numbers, result.name]
+        [verdict.says, f"**{verdict.word}**" if not verdict.holds else verdict.word, verdict.numbers, _title(result)]
         for result in results.values()
         for verdict in verdicts(result)
         if verdict.holds is not None

@@ -18,8 +18,7 @@ COLOURS = ("#2f5fd0", "#d0542f", "#2f9e6e", "#8a4fc7", "#b08a00", "#c23b7a", "#3
 def experiment_figure(result: Result) -> Figure:
     """One panel for each declared figure, side by side."""
     panels = result.experiment["figures"]
-    most = max(_lines(result, panel) for panel in panels)
-    figure = new_figure(5.2 * len(panels), max(2.6, 0.34 * most + 1.5))
+    figure = new_figure(5.2 * len(panels), 1.6 + max(_height(result, panel) for panel in panels))
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1)
         table = result.tables[panel["measure"]]
@@ -37,8 +36,11 @@ def experiment_figure(result: Result) -> Figure:
     return figure
 
 
-def _lines(result: Result, panel: Mapping[str, Any]) -> int:
-    return len(result.tables[panel["measure"]])
+def _height(result: Result, panel: Mapping[str, Any]) -> float:
+    """Inches that the marks of a panel need."""
+    table = result.tables[panel["measure"]]
+    marks = 1 if "row" in panel else max(len(rows) for rows in table.values())
+    return max(1.4, len(table) * max(0.34, 0.13 * min(marks, 12)))
 
 
 def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
@@ -46,20 +48,36 @@ def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> N
     score = panel["score"]
     rows = [panel["row"]] if "row" in panel else list(dict.fromkeys(r for found in table.values() for r in found))
     rows = [row for row in rows if any(score in found.get(row, {}) for found in table.values())]
+    named: set[int] = set()
     for at, row in enumerate(rows):
         for place, found in enumerate(table.values()):
             number = found.get(row, {}).get(score)
             if number is None or number["mean"] is None:
                 continue
-            y = -place + 0.5 * ((len(rows) - 1) / 2 - at) / max(1, len(rows))
+            y = -place + 0.8 * ((len(rows) - 1) / 2 - at) / len(rows)
             low, high = number.get("low", number["mean"]), number.get("high", number["mean"])
             colour = COLOURS[at % len(COLOURS)]
             axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
-            axes.plot([number["mean"]], [y], "o", color=colour, markersize=4, label=row if place == 0 else None)
+            axes.plot([number["mean"]], [y], "o", color=colour, markersize=4, label=row if at not in named else None)
+            named.add(at)
     axes.set_yticks([-place for place in range(len(table))], list(table))
     axes.set_ylim(-len(table) + 0.4, 0.6)
+    for place in range(1, len(table)):
+        axes.axhline(0.5 - place, color="#eeeeee", linewidth=0.8)
     if len(rows) > 1:
-        axes.legend(fontsize=7, frameon=False)
+        _legend(axes, len(rows))
+
+
+def _legend(axes: Axes, entries: int) -> None:
+    """Below the panel, where no mark can be."""
+    axes.legend(
+        fontsize=7,
+        frameon=False,
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.16),
+        ncols=min(entries, 4),
+        handlelength=1,
+    )
 
 
 def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
@@ -73,7 +91,7 @@ def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> N
             band = [one["low"] for one in numbers], [one["high"] for one in numbers]
             axes.fill_between(at, *band, color=colour, alpha=0.2, linewidth=0)
     if len(table) > 1:
-        axes.legend(fontsize=7, frameon=False)
+        _legend(axes, len(table))
     for label in axes.get_xticklabels():
         label.set_gid(FAINT)
 

@@ -6,7 +6,19 @@ of :mod:`sgfi.evaluation` carried over the evaluation batches. Importing a modul
 
 from __future__ import annotations
 
-from sgfi.experiments.measures import baselines, controls, costs, pairs, theory, tokens
+from sgfi.experiments.measures import baselines, controls, costs, decisions, pairs, theory, tokens
 from sgfi.experiments.measures.registry import MEASURES, PAIRS, Measure, Table
 
-__all__ = ["MEASURES", "PAIRS", "Measure", "Table", "baselines", "controls", "costs", "pairs", "theory", "tokens"]
+__all__ = [
+    "MEASURES",
+    "PAIRS",
+    "Measure",
+    "Table",
+    "baselines",
+    "controls",
+    "costs",
+    "decisions",
+    "pairs",
+    "theory",
+    "tokens",
+]
