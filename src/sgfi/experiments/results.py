@@ -143,11 +143,12 @@ def number(value: float | None) -> str:
     return f"{value:.1e}"
 
 
-def cell(score: Score | None) -> str:
+def cell(score: Score | None, *, span: bool = True) -> str:
+    """The mean, with its interval where there is one and ``span`` asks for it."""
     if score is None:
         return ""
-    span = f" [{number(score['low'])}, {number(score['high'])}]" if score.get("low") is not None else ""
-    return number(score["mean"]) + span
+    shown = f" [{number(score['low'])}, {number(score['high'])}]" if span and score.get("low") is not None else ""
+    return number(score["mean"]) + shown
 
 
 def markdown_table(head: list[str], rows: list[list[str]]) -> str:
