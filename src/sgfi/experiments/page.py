@@ -104,15 +104,8 @@ def _table(result: Result, measure: str) -> str:
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))[:HEADLINE]
     body = []
     for variant, row, scores in lines:
-        address = f"{measure}/{variant}/{row}"
-        body.append(
-            [
-                variant,
-                row,
-                *(cell(scores.get(name), span=not place) for place, name in enumerate(names)),
-                _paper(result.experiment, address, names),
-            ]
-        )
+        cells = [cell(scores.get(name), span=not place) for place, name in enumerate(names)]
+        body.append([variant, row, *cells, _paper(result.experiment, f"{measure}/{variant}/{row}", names)])
     head = ["variant", "row", *names, "paper"]
     if all(not row[-1] for row in body):
         head, body = head[:-1], [row[:-1] for row in body]
