@@ -1,0 +1,92 @@
+"""Calibration by two processes under torchrun (gloo) against one, the same threads each: rate, difference of maps."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sgfi
+from benchmarks.common import HERE, parser, table, write
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--model", default="resnet18", help="of torchvision, with random weights")
+    options.add_argument("--size", type=int, default=64)
+    options.add_argument("--samples", type=int, default=256)
+    options.add_argument("--batch", type=int, default=16)
+    options.add_argument("--modes", nargs="+", default=["true", "online"])
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--worker", help="used by the program itself")
+    given = options.parse_args()
+    if given.worker:
+        worker(given)
+        return
+    rows, results = [], {}
+    for mode in given.modes:
+        taken: dict[int, list[float]] = {1: [], 2: []}
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(given.repeats):
+                for count in taken:  # in turns, so that a busy machine is busy for both
+                    taken[count].append(launch(count, mode, Path(folder)))
+            difference = largest_difference(given, mode, Path(folder))
+        seconds = {count: statistics.median(found) for count, found in taken.items()}
+        rates = {count: given.samples / found for count, found in seconds.items()}
+        results[mode] = {"seconds": taken, "images_per_second": rates, "relative_difference": difference}
+        rows.append(
+            [mode, *(f"{rates[count]:.1f}" for count in rates), f"{rates[2] / rates[1]:.2f}x", f"{difference:.1e}"]
+        )
+    head = ["children", "images/s, one process", "two processes", "speed-up", "largest relative difference of a map"]
+    write("processes", {**vars(given), "results": results}, table(head, rows))
+
+
+def launch(count: int, mode: str, folder: Path) -> float:
+    """Seconds that the first process spent in ``sgfi.calibrate``."""
+    known = {**os.environ, "OMP_NUM_THREADS": "1"}
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
+    run += ["-m", "benchmarks.processes", *sys.argv[1:], "--worker", f"{mode}:{folder}"]
+    subprocess.run(run, env=known, cwd=HERE.parent, check=True, capture_output=True)
+    return json.loads((folder / f"{count}.json").read_text())
+
+
+def worker(given: Any) -> None:
+    mode, folder = given.worker.split(":", 1)
+    torch.set_num_threads(1)
+    plan, batches = job(given)
+    start = time.perf_counter()
+    family = sgfi.calibrate(plan, batches, children=mode, progress=False, distributed=True)
+    seconds = time.perf_counter() - start
+    count = int(os.environ["WORLD_SIZE"])
+    if os.environ["RANK"] == "0":
+        sgfi.save(family, Path(folder) / f"maps{count}", overwrite=True)
+        (Path(folder) / f"{count}.json").write_text(json.dumps(seconds))
+
+
+def job(given: Any) -> tuple[sgfi.Plan, list[torch.Tensor]]:
+    import torchvision
+
+    torch.manual_seed(0)
+    model = torchvision.models.get_model(given.model).eval()
+    batches = list(torch.randn(given.samples, 3, given.size, given.size).split(given.batch))
+    return sgfi.plan(sgfi.capture(model, batches[0])), batches
+
+
+def largest_difference(given: Any, mode: str, folder: Path) -> float:
+    """Over all maps: the norm of the difference beside the norm of the map."""
+    graph = job(given)[0].graph
+    one, two = (sgfi.load(folder / f"maps{count}", graph).maps for count in (1, 2))
+    pairs = [(a.weights["gain"], b.weights["gain"]) for name in one for a, b in zip(one[name], two[name], strict=True)]
+    return max(float((a[:] - b[:]).norm() / a[:].norm()) for a, b in pairs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Resident memory and time of inversion with a family on disk: loaded or streamed, in full precision or in bytes."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import sgfi
+from benchmarks.common import HERE, parser, table, write
+from sgfi.memory import as_bytes, readable
+from sgfi.spectral import WienerMap
+
+WAYS = [("full", False), ("full", True), ("int8", False), ("int8", True)]
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--model", default="resnet50", help="of torchvision, with random weights")
+    options.add_argument("--size", type=int, default=64)
+    options.add_argument("--limit", default="1GiB", help="address space beside the model's own, where the way is tried")
+    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--child", nargs=2, metavar=("FOLDER", "WAY"), help="used by the program itself")
+    given = options.parse_args()
+    if given.child:
+        print(json.dumps(measured(given)))
+        return
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        family = invented(planned(given))
+        for precision, stream in WAYS:
+            where = Path(folder) / precision
+            if not where.exists():
+                sgfi.save(family, where, precision=precision)
+            run = [sys.executable, "-m", "benchmarks.streaming", *sys.argv[1:], "--child", str(where)]
+            told = {"precision": precision, "streamed": stream}
+            for question in ("measure", "limited"):
+                way = f"{question}:{int(stream)}"
+                done = subprocess.run([*run, way], cwd=HERE.parent, capture_output=True, text=True, check=True)
+                told |= json.loads(done.stdout.splitlines()[-1])
+            results.append(told)
+    base = results[0]["warm_seconds"]
+    head = ["maps", "family on disk", "resident while inverting", f"works within {given.limit}", "time, in page cache"]
+    head.append("time, from disk")
+    rows = [
+        [
+            f"{one['precision']}, {'streamed' if one['streamed'] else 'loaded'}",
+            readable(one["family_bytes"]),
+            readable(one["resident_bytes"]),
+            "yes" if one["works"] else "no",
+            f"{one['warm_seconds'] / base:.2f}x",
+            f"{one['cold_seconds'] / base:.2f}x",
+        ]
+        for one in results
+    ]
+    write("streaming", {**vars(given), "results": results}, table(head, rows))
+
+
+def planned(given: Any) -> sgfi.Plan:
+    import torchvision
+
+    torch.manual_seed(0)
+    model = torchvision.models.get_model(given.model).eval()
+    return sgfi.plan(sgfi.capture(model, torch.zeros(2, 3, given.size, given.size)))
+
+
+def invented(plan: sgfi.Plan) -> sgfi.MapFamily:
+    """Maps of the right shapes: their values change neither memory nor time, and fitting them would take long."""
+
+    def one(name: str) -> WienerMap:
+        boundary = plan.boundary[name]
+        shape = (boundary.partition.count, boundary.channels, boundary.channels)
+        gain = 1e-3 * torch.randn(shape, dtype=boundary.basis.dtype(torch.float32))
+        strong = torch.zeros(*shape[:2], 1, *([2] if gain.is_complex() else []), dtype=torch.float16)
+        return WienerMap(boundary.basis, boundary.partition, boundary.operator, {"gain": gain}, strong)
+
+    maps = {name: (one(name), one(name)) for name in plan.fitted}
+    return sgfi.MapFamily(plan, maps, 0.01, "true", 2, plan.graph.fingerprint)
+
+
+def measured(given: Any) -> dict[str, Any]:
+    """In a process of its own, so that nothing but this way has been in its memory."""
+    folder, way = Path(given.child[0]), given.child[1]
+    question, stream = way.split(":")[0], way.endswith("1")
+    torch.set_num_threads(1)
+    plan = planned(given)
+    x = torch.randn(1, 3, given.size, given.size)
+    sgfi.invert(sgfi.load(folder, plan.graph, verify=False, stream=True), x, stage="raw")  # the model's own memory
+    if question == "limited":
+        return {"works": within(as_bytes(given.limit), lambda: inverted(folder, plan, x, stream))}
+    forget(folder)
+    before = resident()
+    _reset_peak()
+    family = inverted(folder, plan, x, stream)
+    peak = _status("VmHWM")
+    warm = timed(lambda: sgfi.invert(family, x), given.repeats)
+    cold = timed(lambda: sgfi.invert(family, x), given.repeats, first=lambda: forget(folder))
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    return {
+        "family_bytes": size,
+        "resident_bytes": max(0, peak - before),
+        "warm_seconds": warm,
+        "cold_seconds": cold,
+    }
+
+
+def inverted(folder: Path, plan: sgfi.Plan, x: torch.Tensor, stream: bool) -> sgfi.MapFamily:
+    family = sgfi.load(folder, plan.graph, verify=False, stream=stream)
+    sgfi.invert(family, x)
+    return family
+
+
+def within(limit: int, work: Callable[[], object]) -> bool:
+    """Whether the work can be done with so much more address space than is in use now."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + limit, hard))
+    try:
+        work()
+    except (MemoryError, RuntimeError, OSError, sgfi.SgfiError):
+        return False
+    return True
+
+
+def timed(work: Callable[[], object], repeats: int, first: Callable[[], object] = lambda: None) -> float:
+    taken = []
+    for _ in range(repeats):
+        first()
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken)
+
+
+def forget(folder: Path) -> None:
+    """Out of the page cache: the next read comes from the disk (pages that are mapped and in use stay)."""
+    for file in folder.glob("*.safetensors"):
+        with open(file, "rb") as stream:
+            os.fsync(stream.fileno())
+            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def resident() -> int:
+    return _status("VmRSS")
+
+
+def _status(key: str) -> int:
+    with open("/proc/self/status") as lines:
+        told = dict(line.split(":", 1) for line in lines)
+    return int(told[key].split()[0]) * 1024
+
+
+def _reset_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+if __name__ == "__main__":
+    main()
