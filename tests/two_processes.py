@@ -69,7 +69,7 @@ def main(folder: Path, modes: list[str]) -> None:
         data = Mortal(place / UNFINISHED) if killed == str(rank) else batches()
         family = calibrate(name, data, distributed=True, checkpoint=place)
         weights = [w for maps in family.maps.values() for one in maps for w in one.weights.values()]
-        told = Processes().gather([float(weight.abs().sum()) for weight in weights])
+        told = Processes(torch.device("cpu")).gather([float(weight.abs().sum()) for weight in weights])
         assert told[0] == told[1], f"{mode}: the processes have different maps"
 
 

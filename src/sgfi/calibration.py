@@ -305,7 +305,7 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
             boundary = job.plan.boundary[name]
             wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights, solution.strong)
             told = diagnostics[name][-1]
-            told["ridge"] = float(solution.ridge.double().median())
+            told["ridge"] = float(solution.ridge.median())
             honest = states.solved(name, wiener, solution)
             if honest is not None:
                 told["missed_before"], told["missed_after"] = honest

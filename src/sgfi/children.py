@@ -20,7 +20,7 @@ from sgfi.errors import StoreError
 from sgfi.graph import Linearisation, LocalMap
 from sgfi.progress import Progress
 from sgfi.repair import advance, repair, walk
-from sgfi.spectral import Solution, WienerMap, leave_one_out
+from sgfi.spectral import Solution, WienerMap, leave_one_out, wide
 
 Maps = Mapping[str, Sequence[WienerMap]]
 
@@ -259,7 +259,7 @@ def _unseen(wiener: WienerMap, solution: Solution, observed: Tensor, target: Ten
 
 
 def _energy(tensor: Tensor) -> float:
-    return float(tensor.square().sum(dtype=torch.float64 if tensor.device.type != "mps" else None))
+    return float(tensor.square().sum(dtype=wide(tensor.dtype, tensor.device)))
 
 
 def _source(name: str) -> str:

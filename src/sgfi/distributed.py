@@ -47,7 +47,9 @@ def assemble(distributed: bool, device: torch.device) -> Team:
             )
         with _watched():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return Processes()
+    if device.type == "cuda":  # where NCCL puts what it makes itself
+        torch.cuda.set_device(device)
+    return Processes(device)
 
 
 def leave() -> None:
@@ -108,9 +110,9 @@ class Team:
 class Processes(Team):
     """The default process group of torch.distributed: gloo between processors, NCCL between GPUs (never run here)."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self._through_memory = dist.get_backend() == "gloo"
+        self._meeting = torch.device("cpu") if dist.get_backend() == "gloo" else device
 
     def gather(self, value: T) -> list[T]:
         found: list = [None] * self.size
@@ -145,9 +147,9 @@ class Processes(Team):
         return self._send(tensor.contiguous(), dist.broadcast, place % self.size)
 
     def _send(self, tensor: Tensor, collective: Callable, rank: int) -> Tensor:
-        """To or from one process, in place. Complex numbers travel as pairs, with gloo through main memory."""
+        """To or from one process, in place. Complex numbers travel as pairs, gloo's through main memory."""
         pairs = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        held = pairs.cpu() if self._through_memory else pairs
+        held = pairs.to(self._meeting)
         if held.numel():
             with _watched():
                 collective(held, rank)

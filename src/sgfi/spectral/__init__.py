@@ -1,6 +1,7 @@
 """The spectral algebra: bases, partitions, moments, Wiener solves and operator families."""
 
 from sgfi.spectral.basis import Basis
+from sgfi.spectral.devices import wide
 from sgfi.spectral.moments import Moments
 from sgfi.spectral.operators import Operator, Solution, operator_named
 from sgfi.spectral.packed import PRECISIONS, Layout, Packed, strongest
@@ -21,5 +22,6 @@ __all__ = [
     "leave_one_out",
     "operator_named",
     "strongest",
+    "wide",
     "workspace",
 ]

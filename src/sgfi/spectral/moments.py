@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from sgfi.spectral.devices import wide
 from sgfi.spectral.partition import Partition
 
 FLOOR = 1e-30
@@ -49,12 +50,12 @@ class Moments:
     ) -> Moments:
         groups = range(partition.count) if groups is None else groups
         reads = (width or channels,) if full else ()
-        wide = torch.float32 if torch.device(device).type == "mps" else torch.float64
+        sums = wide(torch.float32, device)
         return cls(
             xx=torch.zeros(len(groups), *(reads or (channels,)), *reads, dtype=dtype, device=device),
             yx=torch.zeros(len(groups), channels, *reads, dtype=dtype, device=device),
-            energy=torch.zeros((), dtype=wide, device=device),
-            target=torch.zeros((), dtype=wide, device=device),
+            energy=torch.zeros((), dtype=sums, device=device),
+            target=torch.zeros((), dtype=sums, device=device),
             count=0,
             partition=partition,
             groups=groups,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sgfi.spectral.devices import DOUBLE, wide
 from sgfi.spectral.moments import Moments
 
 GRID = tuple(10 ** (power / 2) for power in range(-10, 5))
@@ -18,7 +19,6 @@ SOLVE_BYTES = 64 << 20
 """Workspace of one chunk of solves, unless a single group needs more."""
 COPIES = 9
 """Matrices of one group alive at the height of a solve."""
-DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def leave_one_out(prediction: Tensor, target: Tensor, leverage: Tensor) -> Tenso
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
     """A few groups at a time (one empty part of none), with the precision to solve in: double where there is one."""
-    dtype = moments.xx.dtype if moments.xx.device.type == "mps" else DOUBLE.get(moments.xx.dtype, moments.xx.dtype)
+    dtype = wide(moments.xx.dtype, moments.xx.device)
     step = _step(moments.xx.shape[-1], dtype)
     for start in range(0, max(1, len(moments.groups)), step):
         yield slice(start, start + step), dtype
@@ -120,8 +120,8 @@ def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
 
 def workspace(groups: int, channels: int, dtype: torch.dtype) -> int:
     """Bytes of the matrices that a chunk of solves holds at once, copies inside the solvers included."""
-    wide = DOUBLE.get(dtype, dtype)
-    return COPIES * min(groups, _step(channels, wide)) * channels * channels * wide.itemsize
+    solved_in = DOUBLE.get(dtype, dtype)
+    return COPIES * min(groups, _step(channels, solved_in)) * channels * channels * solved_in.itemsize
 
 
 def _step(channels: int, dtype: torch.dtype) -> int:
