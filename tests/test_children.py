@@ -127,7 +127,7 @@ def test_lost_states_mean_fitting_again_not_fitting_wrong(tmp_path: Path) -> Non
     [
         ({"ridge": "auto"}, "online"),
         ({"ridge": "auto", "children": "true"}, "honest"),
-        ({"stages": "auto", "children": "online"}, "honest"),
+        ({"stages": "auto", "children": "true"}, "online"),
         ({"ridge": "big"}, "auto"),
         ({"stages": "many"}, "auto"),
         ({"children": "hones"}, "honest"),

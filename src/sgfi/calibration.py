@@ -56,8 +56,8 @@ def calibrate(
     will hand it, in both sources, while the regression targets stay ``H_v`` and ``H_v - y0``; ``"honest"`` does the
     same with states cross-fitted by leave-one-out, so that no state comes from maps that saw its sample. ``ridge`` is
     relative (the paper: 0.01) or, with online or honest children, ``"auto"``: chosen per node, stage and group of bins
-    by leave-one-out. ``stages`` counts the maps per node, ``G_v`` and ``stages - 1`` corrections; with honest children
-    ``"auto"`` goes on as long as the honest error falls.
+    by leave-one-out, the groups held toward one map of all of them. ``stages`` counts the maps per node, ``G_v`` and
+    ``stages - 1`` corrections; online or honest, ``"auto"`` goes on as long as the error on samples left out falls.
 
     ``memory`` bounds the working memory (moments, unfinished maps, carried states) beside the model's own forward;
     nodes are scheduled into as many passes over the data as it takes. ``checkpoint`` names a folder where finished
@@ -69,7 +69,7 @@ def calibrate(
     then what one process may use, and a checkpoint folder must be visible to all.
     """
     _check(ridge, children, stages)
-    _check_plan(plan, ridge, children)
+    _check_plan(plan, ridge, children, stages)
     told = _plain_json(provenance or {})
     most = MOST_STAGES if isinstance(stages, str) else stages
     team = assemble(distributed, plan.graph.device)
@@ -125,15 +125,17 @@ def _check(ridge: float | str, children: str, stages: int | str) -> None:
             "children='true'",
             "Only these keep the samples to choose on.",
         )
-    if stages == "auto" and children != "honest":
+    if stages == "auto" and children == "true":
         raise CalibrationError(
-            'children="honest" with stages="auto"', f"children={children!r}", "Only honest errors tell when to stop."
+            'children="online" or "honest" with stages="auto"',
+            "children='true'",
+            "Only these keep the samples that tell when to stop.",
         )
     if stages != "auto" and (not isinstance(stages, int) or isinstance(stages, bool) or stages < 1):
         raise CalibrationError('one stage or more, or "auto"', repr(stages), "The paper uses 2.")
 
 
-def _check_plan(plan: Plan, ridge: float | str, children: str) -> None:
+def _check_plan(plan: Plan, ridge: float | str, children: str, stages: int | str) -> None:
     if not isinstance(plan, Plan):
         raise CalibrationError("a plan", type(plan).__name__, "Pass sgfi.plan(graph, ...).")
     for name in plan.fitted:
@@ -144,11 +146,11 @@ def _check_plan(plan: Plan, ridge: float | str, children: str) -> None:
                 f"{operator.name!r} at {name!r}",
                 "Give this plan a number.",
             )
-        if children == "honest" and not operator.tells_leverage:
+        if (children == "honest" or stages == "auto") and not operator.tells_leverage:
             raise CalibrationError(
-                'an operator whose leverage is known with children="honest"',
+                'an operator whose leverage is known with children="honest" or stages="auto"',
                 f"{operator.name!r} at {name!r}",
-                'Use children="online", or the full or diagonal operator.',
+                'Use children="online" with a number of stages, or the full or diagonal operator.',
             )
 
 
@@ -233,7 +235,7 @@ class _Job:
     def held(self, name: str) -> int:
         """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
         boundary = self.plan.boundary[name]
-        copies = self.stages + 1 + (self.children == "honest")
+        copies = self.stages + 1 + (self.children == "honest" or self.selective)
         solving = boundary.operator.full * workspace(
             boundary.partition.count, boundary.width, boundary.basis.dtype(self.dtype)
         )
@@ -339,7 +341,13 @@ def _joined(pieces: list[Solution]) -> Solution:
     whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
     strong = [piece.strong for piece in pieces if piece.strong is not None]
     ridge = torch.cat([piece.ridge for piece in pieces])
-    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None, torch.cat(strong) if strong else None)
+    return Solution(
+        weights,
+        ridge,
+        torch.cat(whiteners) if whiteners else None,
+        torch.cat(strong) if strong else None,
+        pieces[0].prior,
+    )
 
 
 @torch.no_grad()

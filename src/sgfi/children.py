@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -19,8 +20,8 @@ from sgfi.distributed import Team
 from sgfi.errors import StoreError
 from sgfi.graph import Linearisation, LocalMap
 from sgfi.progress import Progress
-from sgfi.repair import advance, repair, walk
-from sgfi.spectral import Solution, WienerMap, leave_one_out, wide
+from sgfi.repair import repair, walk
+from sgfi.spectral import Samples, Solution, WienerMap, wide
 
 Maps = Mapping[str, Sequence[WienerMap]]
 
@@ -30,6 +31,7 @@ class Job(Protocol):
 
     plan: Plan
     ridge: float | str
+    selective: bool
     team: Team
 
     @property
@@ -62,9 +64,9 @@ class TrueChildren:
     def observed(self, place: int, name: str, found: Tensor, target: Tensor) -> None:
         """A source was taken, and this is what the next map is to make of it."""
 
-    def samples(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+    def samples(self, name: str) -> Samples:
         """The spectra of all sources and targets of the pass, where they are kept."""
-        return iter(())
+        return ()
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         """A map was solved; the mean energy missed before and after it in samples it has not seen, where known."""
@@ -88,6 +90,7 @@ class OnlineChildren(TrueChildren):
 
     def __init__(self, job: Job) -> None:
         self._job, self._plan = job, job.plan
+        self.whiten = self.whiten or job.selective
         self._carry = Carry(job.spare())
         self._last_reader = {child: name for name in reversed(job.plan.fitted) for child in job.plan.children(name)}
 
@@ -123,7 +126,10 @@ class OnlineChildren(TrueChildren):
         if self.whiten or self._job.ridge == "auto":
             self._carry.put(_target(name), place, target)
 
-    def samples(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
+    def samples(self, name: str) -> Samples:
+        return _Again(lambda: self._spectra(name))
+
+    def _spectra(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
         boundary = self._plan.boundary[name]
         for place in range(len(self._job.data.sizes)):
             found, target = (self._from_reader(key, name, place) for key in (_source(name), _target(name)))
@@ -138,10 +144,27 @@ class OnlineChildren(TrueChildren):
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
+        before = after = 0.0
         for place in self._job.data.places:
+            observed = self._carry.get(_source(name), place)
+            step = wiener(observed)
+            if self.whiten:
+                target = self._carry.get(_target(name), place)
+                unseen = _unseen(wiener, solution, observed, target, sum(self._job.data.sizes))
+                before += _energy(target)
+                after += _energy(target - unseen)
+                step = self._carried(step, unseen)
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
-            self._carry.put(_next(name), place, advance(y, wiener, self._carry.get(_source(name), place)))
-        return None
+            self._carry.put(_next(name), place, step if y is None else y + step)
+        return self._per_sample(before, after) if self.whiten else None
+
+    def _carried(self, step: Tensor, unseen: Tensor) -> Tensor:
+        """What goes on to the nodes below: what the maps will say of a sample they have seen."""
+        return step
+
+    def _per_sample(self, *sums: float) -> tuple[float, ...]:
+        samples = sum(self._job.data.sizes)
+        return tuple(sum(found) / samples for found in zip(*self._job.team.gather(sums), strict=True))
 
     def accept(self, name: str) -> None:
         self._carry.rename(_next(name), name)
@@ -188,18 +211,8 @@ class HonestChildren(OnlineChildren):
                         for key in set(states.keys()) & set(map(str, self._job.data.places)):
                             self._carry.put(name, int(key), states.get_tensor(key).to(self._plan.graph.device))
 
-    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
-        samples = sum(self._job.data.sizes)
-        before = after = 0.0
-        for place in self._job.data.places:
-            target = self._carry.get(_target(name), place)
-            step = _unseen(wiener, solution, self._carry.get(_source(name), place), target, samples)
-            before += _energy(target)
-            after += _energy(target - step)
-            y = self._carry.get(name, place) if self._carry.has(name, place) else None
-            self._carry.put(_next(name), place, step if y is None else y + step)
-        missed = self._job.team.gather((before, after))
-        return sum(found for found, _ in missed) / samples, sum(found for _, found in missed) / samples
+    def _carried(self, step: Tensor, unseen: Tensor) -> Tensor:
+        return unseen
 
     def keep(self, wave: list[str]) -> None:
         """What a resumed calibration could not work out again: the leave-one-out states."""
@@ -247,15 +260,21 @@ class HonestChildren(OnlineChildren):
         return found >= {str(place) for place in range(len(self._job.data.sizes))}
 
 
+@dataclass(frozen=True)
+class _Again:
+    """An iterable that starts anew each time."""
+
+    start: Callable[[], Iterator[tuple[Tensor, Tensor]]]
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self.start()
+
+
 def _unseen(wiener: WienerMap, solution: Solution, observed: Tensor, target: Tensor, samples: int) -> Tensor:
     """The map's contribution to each sample as a map fitted without that sample would have made it."""
-    basis = wiener.basis
-    spectrum = basis.analyse(observed)
-    prediction = wiener.operator.apply(wiener.weights, spectrum, wiener.partition)
-    leverage = wiener.operator.leverage(solution, spectrum, wiener.partition, samples)
-    if leverage is not None:
-        prediction = leave_one_out(prediction, basis.analyse(target), leverage)
-    return basis.synthesise(prediction)
+    analyse = wiener.basis.analyse
+    found = wiener.operator.unseen(solution, analyse(observed), analyse(target), wiener.partition, samples)
+    return wiener(observed) if found is None else wiener.basis.synthesise(found)
 
 
 def _energy(tensor: Tensor) -> float:

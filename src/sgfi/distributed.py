@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sgfi.errors import CalibrationError
-from sgfi.spectral import Moments, Solution
+from sgfi.spectral import Moments, Prior, Solution
 
 T = TypeVar("T")
 
@@ -168,12 +168,23 @@ def _tensors(solution: Solution) -> dict[str, Tensor]:
     found = {f"weights {key}": value.contiguous() for key, value in solution.weights.items()}
     found["ridge"] = solution.ridge
     rest = {"whitener": solution.whitener, "strong": solution.strong}
+    rest |= {} if solution.prior is None else {f"prior {key}": value for key, value in vars(solution.prior).items()}
     return found | {key: value.contiguous() for key, value in rest.items() if value is not None}
 
 
 def _solution(tensors: dict[str, Tensor]) -> Solution:
-    weights = {key.removeprefix("weights "): value for key, value in tensors.items() if key.startswith("weights ")}
-    return Solution(weights, tensors["ridge"], tensors.get("whitener"), tensors.get("strong"))
+    prior = _under("prior ", tensors)
+    return Solution(
+        _under("weights ", tensors),
+        tensors["ridge"],
+        tensors.get("whitener"),
+        tensors.get("strong"),
+        Prior(**prior) if prior else None,
+    )
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
 @contextmanager

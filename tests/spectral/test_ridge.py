@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Moments, Partition, leave_one_out, operator_named
-from sgfi.spectral.ridge import GRID, chosen, fixed
+from sgfi.spectral import Moments, Partition, operator_named
+from sgfi.spectral.prior import GRID, shared
+from sgfi.spectral.ridge import chosen, fixed
 
 BINS, CHANNELS, SAMPLES = 3, 4, 9
 
@@ -40,34 +41,49 @@ def test_leverage_tells_what_a_fit_without_the_sample_predicts(relative: float) 
     x, y = spectra()
     operator, partition = operator_named("full"), Partition.of("singleton", BINS)
     solution = operator.solve(moments(x, y), relative, whiten=True)
-    leverage = operator.leverage(solution, x, partition, SAMPLES)
-    assert leverage is not None
-    unseen = leave_one_out(operator.apply(solution.weights, x, partition), y, leverage)
+    unseen = operator.unseen(solution, x, y, partition, SAMPLES)
+    assert unseen is not None
     torch.testing.assert_close(unseen, refitted(x, y, moments(x, y).ridge(relative)))
 
 
 def test_the_chosen_ridge_is_the_one_that_refitting_would_choose() -> None:
+    """For what the map of all bins leaves of samples it has not seen."""
     x, y = spectra(noise=3.0)
     found = moments(x, y)
+    batches = [(x[..., :5], y[..., :5]), (x[..., 5:], y[..., 5:])]
+    prior = shared(batches)
+    left = y - prior.unseen(x, y)
     shifts = [relative * found.ridge(1.0) for relative in GRID]
-    errors = torch.stack([(refitted(x, y, shift) - y).abs().square().sum((1, 2)) for shift in shifts])
+    errors = torch.stack([(refitted(x, left, shift) - left).abs().square().sum((1, 2)) for shift in shifts])
     best = torch.tensor(shifts)[errors.argmin(0)]
-    fit = chosen(moments(x, y), [(x[..., :5], y[..., :5]), (x[..., 5:], y[..., 5:])], whiten=True)
-    usable = errors.min(0).values < y.abs().square().sum((1, 2))
+    fit = chosen(moments(x, y), batches, whiten=True)
+    usable = errors.min(0).values < left.abs().square().sum((1, 2))
     assert usable.any()
     torch.testing.assert_close(fit.ridge[usable].double(), best[usable].double())
-    same = fixed(moments(x, y), float(fit.ridge[0]) / found.ridge(1.0), whiten=True)
-    torch.testing.assert_close(fit.gain[0], same.gain[0])
+    one = int(usable.nonzero()[0])
+    same = fixed(moments(x, left), float(fit.ridge[one]) / found.ridge(1.0), whiten=True)
+    torch.testing.assert_close(fit.gain[one], same.gain[one] + prior.gain)
 
 
-def test_where_nothing_can_be_predicted_there_is_no_map() -> None:
+def test_leaving_out_reaches_through_the_prior() -> None:
+    """Only what a sample says of itself may differ: the unseen prediction does not follow its own target."""
+    x, y = spectra()
+    operator, partition = operator_named("full"), Partition.of("singleton", BINS)
+    solution = operator.solve(moments(x, y), "auto", whiten=True, samples=[(x, y)])
+    seen = operator.apply(solution.weights, x, partition)
+    unseen = operator.unseen(solution, x, y, partition, SAMPLES)
+    assert unseen is not None and solution.prior is not None
+    assert (y - unseen).norm() > (y - seen).norm()
+
+
+def test_where_nothing_more_can_be_predicted_the_map_of_all_bins_stays() -> None:
     x, _ = spectra()
     y = torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
     y[0] = 100 * y[0] * (1 + torch.arange(SAMPLES) % 2 * 1e3)
     fit = chosen(moments(x, y), [(x, y)], whiten=True)
     for group in range(BINS):
         if torch.isinf(fit.ridge[group]):
-            assert torch.equal(fit.gain[group], torch.zeros_like(fit.gain[group]))
+            assert fit.prior is not None and torch.equal(fit.gain[group].real, fit.prior.gain)
     assert torch.isfinite(fit.gain).all()
     assert fit.whitener is not None and torch.isfinite(fit.whitener).all()
 

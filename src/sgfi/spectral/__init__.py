@@ -6,7 +6,8 @@ from sgfi.spectral.moments import Moments
 from sgfi.spectral.operators import Operator, Solution, operator_named
 from sgfi.spectral.packed import PRECISIONS, Layout, Packed, strongest
 from sgfi.spectral.partition import Partition
-from sgfi.spectral.ridge import leave_one_out, workspace
+from sgfi.spectral.prior import Prior, Samples
+from sgfi.spectral.ridge import workspace
 from sgfi.spectral.wiener import WienerMap
 
 __all__ = [
@@ -17,9 +18,10 @@ __all__ = [
     "Operator",
     "Packed",
     "Partition",
+    "Prior",
+    "Samples",
     "Solution",
     "WienerMap",
-    "leave_one_out",
     "operator_named",
     "strongest",
     "wide",

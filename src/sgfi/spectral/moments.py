@@ -5,7 +5,7 @@ Law: the moments of any split of the samples, merged in any order, are the momen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -78,6 +78,13 @@ class Moments:
             else:
                 self.xx[place] += (one * conjugate).sum(-1)
                 self.yx[place] += (two * conjugate).sum(-1)
+
+    def replace_targets(self, samples: Iterable[tuple[Tensor, Tensor]]) -> None:
+        """Full ``Y X*`` of the same sources with other targets."""
+        self.yx.zero_()
+        for x, y in samples:
+            for place, one, two in self.pooled(x, y):
+                self.yx[place].baddbmm_(two, one.mH.resolve_conj())
 
     def merge(self, other: Moments) -> None:
         """Add the moments of other samples."""

@@ -7,7 +7,7 @@ follow from the moments (``solve``), how they act (``apply``), and how many numb
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,12 +18,12 @@ from sgfi.errors import PlanError
 from sgfi.spectral.moments import Moments
 from sgfi.spectral.packed import Packed
 from sgfi.spectral.partition import Partition
+from sgfi.spectral.prior import Prior, Samples, leave_one_out
 from sgfi.spectral.ridge import chosen, fixed, parts
 
 Weights = dict[str, Tensor]
 Kept = Tensor | Packed
 """Weights as they are kept: in full, or packed."""
-Samples = Iterable[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ class Solution:
     ridge: Tensor
     """(K,) the shift added to each group's diagonal."""
     whitener: Tensor | None = None
-    """(K, C, C), see :class:`~sgfi.spectral.ridge.Fit`."""
+    """(K, W, W), see :class:`~sgfi.spectral.ridge.Fit`."""
     strong: Tensor | None = None
     """See :func:`~sgfi.spectral.packed.strongest`."""
+    prior: Prior | None = None
+    """What the weights were held toward, if not toward zero."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,21 @@ class Operator:
             fit = chosen(moments, samples, whiten=whiten)
         else:
             fit = fixed(moments, float(ridge), whiten=whiten)
-        return Solution({"gain": fit.gain}, fit.ridge, fit.whitener)
+        return Solution({"gain": fit.gain}, fit.ridge, fit.whitener, prior=fit.prior)
+
+    def unseen(
+        self, solution: Solution, spectrum: Tensor, target: Tensor, partition: Partition, samples: int
+    ) -> Tensor | None:
+        """What the map would have made of each sample had it not seen that sample; ``None`` when not known."""
+        leverage = self.leverage(solution, spectrum, partition, samples)
+        if leverage is None:
+            return None
+        prediction = self.apply(solution.weights, spectrum, partition)
+        if solution.prior is None:
+            return leave_one_out(prediction, target, leverage)
+        reads = self.reads(spectrum)
+        base = solution.prior.unseen(reads, target)
+        return base + leave_one_out(prediction - solution.prior(reads), target - base, leverage)
 
     def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
         """(F, 1, B): how much of each sample's own target went into its prediction; ``None`` when not known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +10,8 @@ from torch import Tensor
 
 from sgfi.spectral.devices import DOUBLE, wide
 from sgfi.spectral.moments import Moments
+from sgfi.spectral.prior import GRID, OWN, Prior, Samples, shared
 
-GRID = tuple(10 ** (power / 2) for power in range(-10, 5))
-"""Ridges that ``"auto"`` tries, relative to the node's mean source moment: 1e-5 to 100, beside no map at all."""
-OWN = 0.95
-"""A ridge at which some sample would get more than this share of its prediction from itself is not considered."""
 SOLVE_BYTES = 64 << 20
 """Workspace of one chunk of solves, unless a single group needs more."""
 COPIES = 9
@@ -23,13 +20,15 @@ COPIES = 9
 
 @dataclass(frozen=True)
 class Fit:
-    """Solved gains (K, C, C) with what leave-one-out needs to know about them."""
+    """Solved gains (K, C, W) with what leave-one-out needs to know about them."""
 
     gain: Tensor
     ridge: Tensor
-    """(K,) the shift added to each group's diagonal; infinite where no map is better than any."""
+    """(K,) the shift added to each group's diagonal; infinite where nothing is better than any map of its own."""
     whitener: Tensor | None
-    """(K, C, C): ``|whitener x|^2 / columns`` is the leverage of a sample's spectrum x."""
+    """(K, W, W): ``|whitener x|^2 / columns`` is the leverage of a sample's spectrum x."""
+    prior: Prior | None = None
+    """What the gains were held toward, if not toward zero."""
 
 
 def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
@@ -48,14 +47,19 @@ def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
     return Fit(gains, torch.full((len(moments.groups),), ridge), whiteners)
 
 
-def chosen(moments: Moments, samples: Iterable[tuple[Tensor, Tensor]], *, whiten: bool) -> Fit:
+def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
     """The ridge of each group that predicts best, in mean square, every sample from all the others.
 
     With ``xx = V diag(e) V*`` a candidate l needs no new solve: a sample x has leverage
     ``h = sum_k |v_k* x|^2 / (e_k + l) / columns`` and its leave-one-out residual is the plain one over ``1 - h``.
-    ``samples`` gives the spectra ``(F, C, B)`` of sources and targets the moments were made of. The moments are used
+    Several groups are held toward one real map of all of them rather than toward zero: each is fitted to what that map
+    leaves of samples it has not seen. ``samples`` gives the spectra that the moments were made of. The moments are used
     up: their storage holds ``V`` and ``yx V`` afterwards.
     """
+    prior = shared(samples) if moments.partition.count > 1 else None
+    left = _Left(samples, prior)
+    if prior is not None:
+        moments.replace_targets(left)
     values = torch.empty(moments.xx.shape[:2], dtype=moments.energy.dtype, device=moments.xx.device)
     for part, dtype in parts(moments):
         xx, yx = moments.mean(part, dtype)
@@ -63,14 +67,24 @@ def chosen(moments: Moments, samples: Iterable[tuple[Tensor, Tensor]], *, whiten
         values[part] = found.clamp(min=0)
         moments.xx[part], moments.yx[part] = vectors, yx @ vectors
     shifts = torch.tensor([*GRID, torch.inf]) * moments.ridge(1.0)
-    best = _leave_one_out_errors(moments, samples, values.to(moments.xx.real.dtype), shifts).argmin(0).cpu()
-    return _solved(moments, values, shifts[best], whiten)
+    best = _leave_one_out_errors(moments, left, values.to(moments.xx.real.dtype), shifts).argmin(0).cpu()
+    return _solved(moments, values, shifts[best], whiten, prior)
 
 
-def _leave_one_out_errors(
-    moments: Moments, samples: Iterable[tuple[Tensor, Tensor]], values: Tensor, shifts: Tensor
-) -> Tensor:
-    """(candidates, K) summed squared leave-one-out residuals; the last candidate is no map."""
+@dataclass(frozen=True)
+class _Left:
+    """What the prior leaves of every sample, unseen."""
+
+    samples: Samples
+    prior: Prior | None
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for x, y in self.samples:
+            yield x, y if self.prior is None else y - self.prior.unseen(x, y)
+
+
+def _leave_one_out_errors(moments: Moments, samples: Samples, values: Tensor, shifts: Tensor) -> Tensor:
+    """(candidates, K) summed squared leave-one-out residuals; the last candidate is no map of its own."""
     errors = torch.zeros(len(shifts), len(moments.groups), dtype=moments.energy.dtype, device=moments.xx.device)
     columns = moments.columns.to(values.dtype).reshape(-1, 1, 1)
     for x, y in samples:
@@ -87,7 +101,7 @@ def _leave_one_out_errors(
     return errors
 
 
-def _solved(moments: Moments, values: Tensor, ridge: Tensor, whiten: bool) -> Fit:
+def _solved(moments: Moments, values: Tensor, ridge: Tensor, whiten: bool, prior: Prior | None) -> Fit:
     """Gains and whiteners from the eigenvectors that :func:`chosen` left in the moments."""
     gains = torch.empty_like(moments.yx)
     whiteners = torch.empty_like(moments.xx) if whiten else None
@@ -95,19 +109,11 @@ def _solved(moments: Moments, values: Tensor, ridge: Tensor, whiten: bool) -> Fi
         weight = 1 / (values[part] + ridge[part, None].to(values.device)).unsqueeze(-2)  # (K, 1, C)
         weight = weight.to(moments.xx.real.dtype)
         gains[part] = (moments.yx[part] * weight) @ moments.xx[part].mH
+        if prior is not None:
+            gains[part] += prior.gain
         if whiteners is not None:
             whiteners[part] = (moments.xx[part] * weight.sqrt()).mH
-    return Fit(gains, ridge, whiteners)
-
-
-def leave_one_out(prediction: Tensor, target: Tensor, leverage: Tensor) -> Tensor:
-    """What the fit would have predicted for each sample had it not seen that sample.
-
-    Exact for ridge regression: ``(p - h t) / (1 - h)`` with the sample's leverage h (held below one, where a fit only
-    repeats its sample).
-    """
-    bounded = leverage.clamp(max=OWN)
-    return (prediction - bounded * target) / (1 - bounded)
+    return Fit(gains, ridge, whiteners, prior)
 
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:

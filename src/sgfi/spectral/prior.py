@@ -1,0 +1,122 @@
+"""What a group's own matrix is held toward where its samples say little: one real matrix for all bins.
+
+A matrix per frequency has many numbers and, at small sample sizes, few samples each; held toward zero it forgets what
+it could not learn. One real matrix acts alike at every coordinate, is fitted on the samples of all bins at once, and
+is the better guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FLOOR = 1e-30
+OWN = 0.95
+"""A ridge at which some sample would get more than this share of its prediction from itself is not considered."""
+GRID = tuple(10.0**power for power in range(-5, 3))
+"""Ridges that ``"auto"`` tries, relative to the mean source moment: 1e-5 to 100."""
+
+Samples = Iterable[tuple[Tensor, Tensor]]
+"""Spectra ``(F, W, B)`` of sources and ``(F, C, B)`` of targets, batch by batch; can be gone through again."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    """One real map of all bins, and what leaving a sample out needs to know about it."""
+
+    gain: Tensor
+    """(C, W)"""
+    whitener: Tensor
+    """(W, W): ``weight |whitener x|^2`` is the leverage of a bin's spectrum x."""
+    weight: Tensor
+    """(F,) how much a bin counted: all bins alike, whatever their power."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``(F, W, B)`` -> ``(F, C, B)``."""
+        return _times(self.gain, x)
+
+    def unseen(self, x: Tensor, y: Tensor) -> Tensor:
+        """What it would have said of each sample had it not seen that sample."""
+        energy = _times(self.whitener, x).abs().square().sum(1, keepdim=True)
+        return leave_one_out(self(x), y, energy * self.weight.reshape(-1, 1, 1))
+
+
+def shared(samples: Samples) -> Prior:
+    """The real map that predicts best, in mean square over all bins alike, every column from all the others."""
+    weight, columns = _weights(samples)
+    dtype, total = weight.dtype, len(weight) * columns
+    xx, yx = (moment / total for moment in _moments(samples, weight))
+    values, vectors = torch.linalg.eigh(xx)
+    values, turned = values.clamp(min=0), yx @ vectors
+    shifts = [relative * max(float(values.mean()), FLOOR) for relative in GRID]
+    rotated = (part.to(dtype) for part in (values, vectors, turned))
+    errors = _leave_one_out_errors(samples, weight, *rotated, shifts, total)
+    held = 1 / (values + shifts[int(errors.argmin())])
+    gain, whitener = (turned * held) @ vectors.mT, (vectors * held.sqrt()).mT
+    return Prior(gain.to(dtype), whitener.to(dtype), weight / total)
+
+
+def leave_one_out(prediction: Tensor, target: Tensor, leverage: Tensor) -> Tensor:
+    """What the fit would have predicted for each sample had it not seen that sample.
+
+    Exact for ridge regression: ``(p - h t) / (1 - h)`` with the sample's leverage h (held below one, where a fit only
+    repeats its sample).
+    """
+    bounded = leverage.clamp(max=OWN)
+    return (prediction - bounded * target) / (1 - bounded)
+
+
+def _weights(samples: Samples) -> tuple[Tensor, int]:
+    """(F,) one over each bin's mean power (zero for a dead bin), and the number of samples."""
+    power, count = 0, 0
+    for x, _ in samples:
+        power, count = power + x.abs().square().sum((1, 2)), count + x.shape[-1]
+    return torch.where(power > 0, count * x.shape[1] / power.clamp(min=FLOOR), 0), count
+
+
+def _moments(samples: Samples, weight: Tensor) -> tuple[Tensor, Tensor]:
+    xx = yx = 0
+    for x, y in samples:
+        one, two = _columns(x, weight), _columns(y, weight)
+        xx, yx = xx + _wide(one @ one.mT), yx + _wide(two @ one.mT)
+    return xx, yx
+
+
+def _leave_one_out_errors(
+    samples: Samples, weight: Tensor, values: Tensor, vectors: Tensor, turned: Tensor, shifts: list[float], total: int
+) -> Tensor:
+    """(candidates,) summed squared leave-one-out residuals."""
+    errors = torch.zeros(len(shifts), dtype=torch.float64)
+    for x, y in samples:
+        one, two = vectors.mT @ _columns(x, weight), _columns(y, weight)
+        power, parts = one.square(), (-1, 1 + x.is_complex())
+        for candidate, shift in enumerate(shifts):
+            held = 1 / (values + shift).unsqueeze(-1)
+            leverage = (power * held).sum(0).reshape(parts).sum(1) / total
+            missed = (two - turned @ (one * held)).square().sum(0).reshape(parts).sum(1)
+            error = (missed / (1 - leverage.clamp(max=OWN)).square()).sum()
+            errors[candidate] += float(error) if float(leverage.max()) <= OWN else torch.inf
+    return errors
+
+
+def _columns(x: Tensor, weight: Tensor) -> Tensor:
+    """``(F, C, B)`` -> ``(C, columns)``, real: the real and imaginary parts of every bin and sample."""
+    scaled = x * weight.sqrt().reshape(-1, 1, 1)
+    parts = torch.view_as_real(scaled) if scaled.is_complex() else scaled.unsqueeze(-1)
+    return parts.transpose(0, 1).reshape(x.shape[1], -1)
+
+
+def _times(matrix: Tensor, x: Tensor) -> Tensor:
+    """A real matrix at every bin: ``(F, W, B)`` -> ``(F, C, B)``."""
+    if not x.is_complex():
+        return matrix @ x
+    pairs = torch.view_as_real(x)
+    return torch.view_as_complex((matrix @ pairs.flatten(2)).unflatten(2, pairs.shape[2:]))
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """In double precision where the device has it."""
+    return tensor if tensor.device.type == "mps" else tensor.double()
