@@ -156,15 +156,14 @@ class OnlineChildren(TrueChildren):
                 step = self._carried(step, unseen)
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
             self._carry.put(_next(name), place, step if y is None else y + step)
-        return self._per_sample(before, after) if self.whiten else None
+        return (self._per_sample(before), self._per_sample(after)) if self.whiten else None
 
     def _carried(self, step: Tensor, unseen: Tensor) -> Tensor:
         """What goes on to the nodes below: what the maps will say of a sample they have seen."""
         return step
 
-    def _per_sample(self, *sums: float) -> tuple[float, ...]:
-        samples = sum(self._job.data.sizes)
-        return tuple(sum(found) / samples for found in zip(*self._job.team.gather(sums), strict=True))
+    def _per_sample(self, found: float) -> float:
+        return sum(self._job.team.gather(found)) / sum(self._job.data.sizes)
 
     def accept(self, name: str) -> None:
         self._carry.rename(_next(name), name)

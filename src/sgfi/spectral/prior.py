@@ -71,18 +71,19 @@ def leave_one_out(prediction: Tensor, target: Tensor, leverage: Tensor) -> Tenso
 
 def _weights(samples: Samples) -> tuple[Tensor, int]:
     """(F,) one over each bin's mean power (zero for a dead bin), and the number of samples."""
-    power, count = 0, 0
-    for x, _ in samples:
-        power, count = power + x.abs().square().sum((1, 2)), count + x.shape[-1]
-    return torch.where(power > 0, count * x.shape[1] / power.clamp(min=FLOOR), 0), count
+    found = [(x.abs().square().mean(1).sum(1), x.shape[-1]) for x, _ in samples]
+    power, count = torch.stack([one for one, _ in found]).sum(0), sum(size for _, size in found)
+    return torch.where(power > 0, count / power.clamp(min=FLOOR), torch.zeros_like(power)), count
 
 
 def _moments(samples: Samples, weight: Tensor) -> tuple[Tensor, Tensor]:
-    xx = yx = 0
+    """Sums of ``X X*`` (W, W) and ``Y X*`` (C, W), real."""
+    sums: list[Tensor] = []
     for x, y in samples:
         one, two = _columns(x, weight), _columns(y, weight)
-        xx, yx = xx + _wide(one @ one.mT), yx + _wide(two @ one.mT)
-    return xx, yx
+        found = [_wide(one @ one.mT), _wide(two @ one.mT)]
+        sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
+    return sums[0], sums[1]
 
 
 def _leave_one_out_errors(
