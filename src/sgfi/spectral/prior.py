@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sgfi.spectral.devices import wide
+
 FLOOR = 1e-30
 OWN = 0.95
 """A ridge at which some sample would get more than this share of its prediction from itself is not considered."""
@@ -52,8 +54,9 @@ def shared(samples: Samples) -> Prior:
     values, vectors = torch.linalg.eigh(xx)
     values, turned = values.clamp(min=0), yx @ vectors
     shifts = [relative * max(float(values.mean()), FLOOR) for relative in GRID]
-    rotated = (part.to(dtype) for part in (values, vectors, turned))
-    errors = _leave_one_out_errors(samples, weight, *rotated, shifts, total)
+    errors = _leave_one_out_errors(
+        samples, weight, values.to(dtype), vectors.to(dtype), turned.to(dtype), shifts, total
+    )
     held = 1 / (values + shifts[int(errors.argmin())])
     gain, whitener = (turned * held) @ vectors.mT, (vectors * held.sqrt()).mT
     return Prior(gain.to(dtype), whitener.to(dtype), weight / total)
@@ -81,7 +84,8 @@ def _moments(samples: Samples, weight: Tensor) -> tuple[Tensor, Tensor]:
     sums: list[Tensor] = []
     for x, y in samples:
         one, two = _columns(x, weight), _columns(y, weight)
-        found = [_wide(one @ one.mT), _wide(two @ one.mT)]
+        dtype = wide(one.dtype, one.device)
+        found = [(one @ one.mT).to(dtype), (two @ one.mT).to(dtype)]
         sums = [a + b for a, b in zip(sums, found, strict=True)] if sums else found
     return sums[0], sums[1]
 
@@ -116,8 +120,3 @@ def _times(matrix: Tensor, x: Tensor) -> Tensor:
         return matrix @ x
     pairs = torch.view_as_real(x)
     return torch.view_as_complex((matrix @ pairs.flatten(2)).unflatten(2, pairs.shape[2:]))
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    """In double precision where the device has it."""
-    return tensor if tensor.device.type == "mps" else tensor.double()
