@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sgfi.errors import DataError
-from sgfi.evaluation.statistics import bootstrap, cluster_means, contrast, correlation, spearman
+from sgfi.evaluation.statistics import bootstrap, cluster_means, contrast, correlation, rank_interval, spearman
 
 
 def test_interval_of_a_mean_has_the_textbook_width() -> None:
@@ -90,3 +90,13 @@ def test_unpaired_sides_are_refused() -> None:
         cluster_means([1.0, 2.0], ["a"])
     with pytest.raises(DataError):
         spearman([1.0, 2.0], [1.0])
+
+
+def test_rank_interval_of_a_monotone_and_of_an_unrelated_pair() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    exact = rank_interval(x, np.exp(x), resamples=200)
+    assert [exact.mean, exact.low, exact.high] == pytest.approx([1, 1, 1])
+    loose = rank_interval(x, rng.normal(size=60), resamples=200)
+    assert loose.low < 0 < loose.high and loose.low < loose.mean < loose.high
+    assert math.isnan(rank_interval(np.ones(5), np.arange(5), resamples=10).low)

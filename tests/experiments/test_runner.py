@@ -65,7 +65,7 @@ def test_overlays_merge_sections_and_replace_variants() -> None:
 
 def test_every_shipped_file_is_named_and_titled() -> None:
     assert len(available()) >= 20 and all(available().values())
-    assert all(declare(name).section for name in available())
+    assert all(declare(name).section and declare(name).figures for name in available())
 
 
 def test_every_measure_is_used_by_a_shipped_experiment() -> None:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from sgfi.errors import QueryError
+from sgfi.errors import DataError, QueryError
 from sgfi.experiments import Result, available, declare
 from sgfi.experiments.results import markdown, verdicts
 
@@ -25,14 +26,14 @@ def mean(result: Result, address: str) -> float:
 def test_runs_end_to_end(name: str, ran: Ran) -> None:
     result = ran(name)
     told = declare(name)
-    assert set(result.variants) == set(told.variants) and set(result.tables) == set(told.measures)
+    assert set(result.variants) == set(told.variants) and set(result.tables) == {*told.measures, *told.across}
     assert all(score["mean"] is None or math.isfinite(score["mean"]) for _, score in result.scores())
     assert all(verdict.holds is not None for verdict in verdicts(result))  # every claim found its numbers
     text = markdown(result)
     assert told.title in text and all(measure in text for measure in told.measures)
     for entry in told.paper:  # the paper's numbers stand at addresses that exist, on the paper's own variants
         measure, variant, *_ = entry["row"].split("/")
-        assert measure in told.measures and (variant == "*" or variant in told.variants)
+        assert measure in {*told.measures, *told.across} and (variant == "*" or variant in told.variants)
 
 
 def test_topology_changes_the_repair_and_not_the_raw_gradient(ran: Ran) -> None:
@@ -88,6 +89,17 @@ def test_evaluation_images_do_not_depend_on_the_calibration(ran: Ran) -> None:
     assert drawn[0] != drawn[1]
     for about in [*sweep.variants.values(), *subsets.variants.values()]:
         assert not set(about["calibration"]["indices"]) & set(about["evaluation"]["indices"])
+
+
+def test_spread_and_pooled_boundaries(ran: Ran) -> None:
+    result = ran("subsets")
+    means = [rows["final"]["pixel_cosine"]["mean"] for rows in result.tables["alignment"].values()]
+    assert mean(result, "spread/all variants/final/pixel_cosine") == pytest.approx(np.std(means, ddof=1), rel=1e-3)
+    pooled = ran("second-stage").tables["boundaries"]["all variants"]["Spearman"]
+    assert pooled["boundaries"]["mean"] == 9 and -1 <= pooled["residual_and_state_repair"]["mean"] <= 1
+    for name, change in (("spread", {"measures": {"zero": {}}}), ("boundaries", {"measures": {"zero": {}}})):
+        with pytest.raises(DataError, match="Declare"):
+            ran("subsets", change | {"across": {name: {}}})
 
 
 def test_checkpoints(ran: Ran, room: Path) -> None:

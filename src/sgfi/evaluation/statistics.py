@@ -144,6 +144,16 @@ def spearman(first: ArrayLike, second: ArrayLike) -> float:
     return float(_scipy().spearmanr(one, other).statistic)
 
 
+def rank_interval(first: ArrayLike, second: ArrayLike, *, resamples: int = 2_000, seed: int = 0) -> Interval:
+    """Rank correlation of two sequences with its interval, pairs resampled; a constant resample is drawn out."""
+    one, other = (np.asarray(side, dtype=np.float64).ravel() for side in (first, second))
+    middle = spearman(one, other)
+    picks = np.random.default_rng(seed).integers(0, len(one), (resamples, len(one)))
+    drawn = [value for pick in picks if not math.isnan(value := spearman(one[pick], other[pick]))]
+    low, high = np.percentile(drawn, (2.5, 97.5)) if drawn else (math.nan, math.nan)
+    return Interval(middle, float(low), float(high), len(one), resamples)
+
+
 def correlation(first: ArrayLike, second: ArrayLike, **options: Any) -> Correlation:
     """Spearman within each cluster (n, m) against (n, m), then the mean over the clusters where it is defined."""
     values = [spearman(a, b) for a, b in zip(np.asarray(first), np.asarray(second), strict=True)]

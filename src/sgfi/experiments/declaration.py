@@ -2,8 +2,8 @@
 
 A file is a JSON object over ``files/base.json``. Sections ``model``, ``data``, ``plan`` and ``calibration`` say what is
 calibrated; ``variants`` are small changes of these sections, each calibrated and measured by itself; ``measures`` are
-taken of every variant, ``pairs`` of every ordered pair of variants. ``plan`` and ``calibration`` take whatever
-:func:`sgfi.plan` and :func:`sgfi.calibrate` take, so that a new option needs no word here.
+taken of every variant, ``pairs`` of every ordered pair of them, ``across`` of what all of them gave. ``plan`` and
+``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take, so that a new option needs no word here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import sgfi
 from sgfi.declared import Declared, check_keys, read_declared
 from sgfi.errors import DataError, closest
-from sgfi.experiments.measures import MEASURES, PAIRS
+from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS
 
 SECTIONS = ("model", "data", "plan", "calibration")
 RELATIONS = ("<", ">", "=")
@@ -90,6 +90,7 @@ class Experiment:
     resamples: int = 10_000
     measures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pairs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    across: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: {"as declared": {}})
     figures: tuple[Mapping[str, Any], ...] = ()
     """``measure``, ``score`` and, where one row is meant, ``row``."""
@@ -106,6 +107,7 @@ class Experiment:
                 raise DataError("labels of variants without '/'", repr(label), "It stands in addresses of numbers.")
         _check_named(self.measures, MEASURES, "measures")
         _check_named(self.pairs, PAIRS, "pair measures")
+        _check_named(self.across, ACROSS, "measures across variants")
         for claim in self.claims:
             Claim.from_dict(claim)
         for figure in self.figures:
@@ -157,8 +159,8 @@ def declare(name: str | Path, *changes: Mapping[str, Any]) -> Experiment:
 
 
 def overlay(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """``change`` over ``base``: objects are merged key by key, but measures, pairs and variants are replaced whole."""
-    whole = ("variants", "measures", "pairs")
+    """``change`` over ``base``: objects are merged key by key, but measures and variants are replaced whole."""
+    whole = ("variants", "measures", "pairs", "across")
     merged = dict(base)
     for key, value in change.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) and key not in whole

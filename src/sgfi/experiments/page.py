@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sgfi.experiments.measures import MEASURES, PAIRS
+from sgfi.experiments.measures import known
 from sgfi.experiments.results import FILE, Result, cell, markdown_table, verdicts
 
 HEADLINE = 7
@@ -64,7 +64,7 @@ def _section(folder: Path, result: Result, beside: Path) -> str:
     ]
     parts.append(_setups(result))
     for measure in result.tables:
-        parts += [f"{measure}: {({**MEASURES, **PAIRS})[measure].about}", _table(result, measure)]
+        parts += [f"{measure}: {known(measure).about}", _table(result, measure)]
     figure = folder / "figure.png"
     if figure.is_file():
         parts.append(f"![{told['title']}]({os.path.relpath(figure, beside)})")
@@ -94,7 +94,7 @@ def _setups(result: Result) -> str:
 
 
 def _table(result: Result, measure: str) -> str:
-    shown = {**MEASURES, **PAIRS}[measure].shown
+    shown = known(measure).shown
     lines = [
         (variant, row, scores)
         for variant, rows in result.tables[measure].items()

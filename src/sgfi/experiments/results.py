@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sgfi.errors import DataError
-from sgfi.evaluation.statistics import bootstrap, contrast
+from sgfi.evaluation.statistics import Interval, bootstrap, contrast
 from sgfi.experiments.declaration import Claim
-from sgfi.experiments.measures import MEASURES, PAIRS
+from sgfi.experiments.measures import known
 
 FILE = "result.json"
 ROUNDING = 1e-6
@@ -75,6 +75,8 @@ def summarise(value: Any, resamples: int) -> Score:
     """A number, or numbers one an image with their mean and interval. Undefined ones are left out and counted."""
     if isinstance(value, (int, float)):
         return {"mean": _short(float(value))}
+    if isinstance(value, Interval):
+        return {"mean": _short(value.mean), "low": _short(value.low), "high": _short(value.high)}
     defined = [float(one) for one in value if math.isfinite(one)]
     record: Score = {"values": [_short(float(one)) for one in value]}
     if not defined:
@@ -158,7 +160,7 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> str:
 def tables(result: Result) -> Iterator[tuple[str, str]]:
     """(measure, Markdown table) for every measure."""
     for measure, variants in result.tables.items():
-        shown = {**MEASURES, **PAIRS}[measure].shown
+        shown = known(measure).shown
         lines = [
             (variant, row, scores)
             for variant, rows in variants.items()
@@ -201,7 +203,7 @@ def markdown(result: Result) -> str:
     ]
     parts.append(markdown_table(head, setups))
     for measure, table in tables(result):
-        parts += [f"## {measure}", {**MEASURES, **PAIRS}[measure].about, table]
+        parts += [f"## {measure}", known(measure).about, table]
     judged = verdicts(result)
     if judged:
         parts += [

@@ -22,7 +22,7 @@ import sgfi
 from sgfi.errors import DataError
 from sgfi.experiments.cases import Bench, Case
 from sgfi.experiments.declaration import Experiment
-from sgfi.experiments.measures import MEASURES, PAIRS, Table
+from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS, Table
 from sgfi.experiments.results import Result, summarise
 
 
@@ -40,7 +40,7 @@ def run(
     work = Path(work)
     bench = Bench(work / "families", experiment.lpips_trunk, progress)
     units = _Units(work / "units", say)
-    tables: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Table]] = {}
     about: dict[str, Any] = {}
     cases: dict[str, Case] = {}
     start = time.perf_counter()
@@ -48,16 +48,20 @@ def run(
         case = bench.case(label, experiment.settings(label))
         about[label] = case.describe()
         for name, options in experiment.measures.items():
-            found = units.take(name, MEASURES[name].take, options, case)
-            tables.setdefault(name, {})[label] = _summary(found, experiment.resamples)
+            found.setdefault(name, {})[label] = units.take(name, MEASURES[name].take, options, case)
         if experiment.pairs:
             cases[label] = case
     for name, options in experiment.pairs.items():
         for one in cases.values():
             for other in cases.values():
-                found = units.take(name, PAIRS[name].take, options, one, other)
-                label = f"{one.label} -> {other.label}"
-                tables.setdefault(name, {})[label] = _summary(found, experiment.resamples)
+                table = units.take(name, PAIRS[name].take, options, one, other)
+                found.setdefault(name, {})[f"{one.label} -> {other.label}"] = table
+    for name, options in experiment.across.items():
+        found[name] = {"all variants": ACROSS[name].take(found, **options)}
+    tables = {
+        name: {label: _summary(table, experiment.resamples) for label, table in variants.items()}
+        for name, variants in found.items()
+    }
     seconds = round(time.perf_counter() - start, 1)
     return Result(_public(experiment.as_dict()), {**provenance(command), "seconds": seconds}, about, tables)
 

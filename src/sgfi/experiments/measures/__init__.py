@@ -6,18 +6,21 @@ of :mod:`sgfi.evaluation` carried over the evaluation batches. Importing a modul
 
 from __future__ import annotations
 
-from sgfi.experiments.measures import baselines, controls, costs, decisions, pairs, theory, tokens
-from sgfi.experiments.measures.registry import MEASURES, PAIRS, Measure, Table
+from sgfi.experiments.measures import across, baselines, controls, costs, decisions, pairs, theory, tokens
+from sgfi.experiments.measures.registry import ACROSS, MEASURES, PAIRS, Measure, Table, known
 
 __all__ = [
+    "ACROSS",
     "MEASURES",
     "PAIRS",
     "Measure",
     "Table",
+    "across",
     "baselines",
     "controls",
     "costs",
     "decisions",
+    "known",
     "pairs",
     "theory",
     "tokens",

@@ -40,6 +40,14 @@ class Measure:
 
 MEASURES: dict[str, Measure] = {}
 PAIRS: dict[str, Measure] = {}
+"""Of two cases."""
+ACROSS: dict[str, Measure] = {}
+"""Of what all variants gave: measure -> variant -> table."""
+
+
+def known(name: str) -> Measure:
+    """A measure of any of the three kinds."""
+    return {**MEASURES, **PAIRS, **ACROSS}[name]
 
 
 def measure(*shown: str, of: dict[str, Measure] = MEASURES) -> Callable[[Callable[..., Table]], Callable[..., Table]]:
