@@ -3,7 +3,7 @@
 A file is a JSON object over ``files/base.json``. Sections ``model``, ``data``, ``plan`` and ``calibration`` say what is
 calibrated; ``variants`` are small changes of these sections, each calibrated and measured by itself; ``measures`` are
 taken of every variant, ``pairs`` of every ordered pair of them, ``across`` of what all of them gave. ``plan`` and
-``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take, so that a new option needs no word here.
+``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take: a new option needs no word here.
 """
 
 from __future__ import annotations
