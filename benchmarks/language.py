@@ -83,6 +83,14 @@ class Bench:
         self.cache = Path(given.cache)
         self.cache.mkdir(parents=True, exist_ok=True)
 
+    def wanted(self, name: str) -> bool:
+        """Whether ``--only`` asks for it."""
+        return any(part in name for part in self.given.only.split(","))
+
+    def known(self, *recipes: Recipe) -> list[Recipe]:
+        """Those that have been calibrated."""
+        return [recipe for recipe in recipes if (self.cache / recipe.name).is_dir()]
+
     @cached_property
     def loaded(self) -> LoadedModel:
         return load_model(self.given.model, size=self.given.length)
@@ -128,7 +136,7 @@ class Bench:
     def direct(self, x: Tensor) -> Tensor:
         """(B, L) profile of the global linear map from the terminal feature, fitted on 2,048 calibration windows."""
         family = self.family(HEADLINE[0])
-        seen = self.embed(self.calibration(SEEDS[0], 2048).ids)
+        seen = self.embed(self.calibration(SEEDS[0], min(2048, self.given.windows)).ids)
         fitted = references.direct_map(tokens.features(family, seen)[:, -1], seen)
         return energy_profile(fitted(tokens.features(family, x)[:, -1]))
 
@@ -143,7 +151,7 @@ class Bench:
         wrapped = embedding_model(self.lm, layers=recipe.layer)
         if folder.is_dir():
             return sgfi.load(folder, wrapped)
-        windows = self.calibration(recipe.seed, recipe.windows)
+        windows = self.calibration(recipe.seed, min(recipe.windows, self.given.windows))
         graph = sgfi.capture(wrapped, self.embed(windows.ids[:2]))
         plan = token_plan(graph, recipe.layer, recipe.part, recipe.family)
         batches = [self.embed(part) for part in windows.ids.split(64)]
@@ -170,7 +178,7 @@ LAYERS = tuple(Recipe(*PAPER, layer=layer, windows=512) for layer in (2, 4, 6, 8
 def calibrate(bench: Bench) -> None:
     every = (*HEADLINE, *COMPARED, *RESEEDED, *MLP, *LAYERS)
     for recipe in every:
-        if bench.given.only in recipe.name:
+        if bench.wanted(recipe.name):
             bench.family(recipe)
 
 
@@ -182,7 +190,7 @@ def sequence(bench: Bench) -> dict[str, Any]:
     held = bench.held_out.ids[:128]
     x = bench.embed(held)
     found: dict[str, Any] = {}
-    for recipe in (*HEADLINE, *COMPARED):
+    for recipe in bench.known(*HEADLINE, *COMPARED):
         family = bench.family(recipe)
         found[recipe.name] = {
             stage: _means(tokens.sequence_quality(family, held, x, bench.table, stage)) for stage in STAGES
@@ -197,7 +205,7 @@ def routing(bench: Bench) -> dict[str, Any]:
     profiles: dict[str, tuple[Tensor, Tensor]] = {}
     x, y = (bench.embed(stacked(contexts)) for contexts in (words, templates))
     last = [x.shape[1] - 1]
-    for recipe in (*HEADLINE, *COMPARED, *RESEEDED):
+    for recipe in bench.known(*HEADLINE, *COMPARED, *RESEEDED):
         family = bench.family(recipe)
         for stage in STAGES[1:] if profiles else STAGES:
             name = "raw" if stage == "raw" else f"{recipe.name} {stage}"
@@ -263,11 +271,11 @@ def controls(bench: Bench) -> dict[str, Any]:
             "future_energy_largest": {stage: float(tokens.future_energy(m).max()) for stage, m in matrices.items()},
             "position_matrix": {stage: _rounded(m.mean(0)) for stage, m in matrices.items()},
         }
-    for recipe in COMPARED:
+    for recipe in bench.known(*COMPARED):
         matrix = tokens.position_matrix(bench.family(recipe), x[first])
         found[recipe.name] = {"future_energy": {"final": float(tokens.future_energy(matrix).mean())}}
     seeds = {}
-    for recipe in RESEEDED:
+    for recipe in bench.known(*RESEEDED):
         twin = next(one for one in COMPARED if (one.family, one.children) == (recipe.family, recipe.children))
         pair = [tokens.inverses(bench.family(one), both, [last]) for one in (twin, recipe)]
         seeds[f"{recipe.family}-{recipe.children}"] = _means(tokens.agreement_of(*pair))
@@ -281,7 +289,7 @@ def layers(bench: Bench) -> dict[str, Any]:
     x, y = (bench.embed(stacked(contexts)) for contexts in (words, templates))
     last = [x.shape[1] - 1]
     found = {}
-    for recipe in LAYERS:
+    for recipe in bench.known(*LAYERS):
         family = bench.family(recipe)
         found[str(recipe.layer)] = {
             stage: {
@@ -345,9 +353,9 @@ def mlp(bench: Bench) -> dict[str, Any]:
     """The whole layer-6 MLP output to embeddings; other lengths; and the display interface."""
     held = bench.held_out.ids[:128]
     x = bench.embed(held)
-    fitted = bench.embed(bench.calibration(SEEDS[0], 256).ids)
+    fitted = bench.embed(bench.calibration(SEEDS[0], min(256, bench.given.windows)).ids)
     found: dict[str, Any] = {}
-    for recipe in MLP:
+    for recipe in bench.known(*MLP):
         family = bench.family(recipe)
         centre = tokens.features(family, fitted).mean(0)
         told: dict[str, Any] = {}
@@ -381,7 +389,7 @@ def base_terms(bench: Bench) -> dict[str, Any]:
     """How much of each child state a perfect first stage would leave: ``|H_u - J H_v|^2 / |H_u|^2``."""
     x = bench.embed(bench.held_out.ids[:32])
     found = {}
-    for recipe in (HEADLINE[0], MLP[0]):
+    for recipe in bench.known(HEADLINE[0], MLP[0]):
         plan = bench.family(recipe).plan
         point = sgfi.graph.Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
         shares = {}
@@ -417,7 +425,7 @@ def measure(bench: Bench) -> None:
     shown = {name: [vars(context) for context in contexts] for name, contexts in told.items()}
     (OUT / "contexts.json").write_text(json.dumps(shown, indent=1) + "\n")
     for name, run in MEASUREMENTS.items():
-        if bench.given.only in name:
+        if bench.wanted(name):
             print(name, flush=True)
             told = {"command": command(), "machine": machine(), "model": bench.given.model, "result": run(bench)}
             (OUT / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
@@ -450,7 +458,7 @@ def main() -> None:
     options.add_argument("--length", type=int, default=16)
     options.add_argument("--windows", type=int, default=4096)
     options.add_argument("--contexts", type=int, default=32, help="held-out contexts of the decisions")
-    options.add_argument("--only", default="", help="families or measurements whose name holds this")
+    options.add_argument("--only", default="", help="families or measurements whose name holds one of these, by commas")
     given = options.parse_args()
     {"calibrate": calibrate, "measure": measure}[given.step](Bench(given))
 
