@@ -10,6 +10,7 @@ import sgfi
 from sgfi.evaluation import controls, paths
 from sgfi.evaluation.representation import reencoding, separation
 from sgfi.evaluation.rows import Rows
+from sgfi.evaluation.selectivity import selectivity
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, carried, inverted, measure, merged
 from sgfi.inversion import STAGES
@@ -59,6 +60,7 @@ _of_family(controls.zero, "zero")
 _of_family(controls.shuffles, "shuffles")
 _of_family(controls.swap, "swap")
 _of_family(controls.channel_diversity, "channel_diversity")
+_of_family(selectivity, "selectivity")
 _of_family(controls.interpolation, "interpolation", then=controls.crossover)
 _of_family(controls.source_noise, "source_noise")
 _of_family(controls.linearity, "linearity")

@@ -1,0 +1,60 @@
+"""Does an inverse answer its query? Likeness between the inverses of different queries, and who excites whom.
+
+Likeness alone misleads both ways: noise is unlike noise, and a part that all inverses of one image share (what the
+operating point alone tells) hides what sets them apart. So a second question is asked of the model itself: fed
+forward through its differential at the image, does the inverse of a query excite that query more than the inverses
+of the other queries do?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sgfi.errors import QueryError
+from sgfi.evaluation.rows import Rows
+from sgfi.family import MapFamily
+from sgfi.graph import Linearisation
+from sgfi.inversion import Query, sweep
+
+
+def selectivity(family: MapFamily, x: Tensor, channels: int = 16, cells: int = 16) -> Rows:
+    """Likeness and self-excitation among single channels, and among single cells, spread over the target."""
+    boundary = family.plan.boundary[family.target]
+    kinds = {"channels": [Query(channels=[channel]) for channel in _spread(boundary.channels, channels)]}
+    places = torch.cartesian_prod(*map(torch.arange, boundary.basis.coords)).reshape(-1, len(boundary.basis.coords))
+    if len(places) > 1:
+        kinds["cells"] = [Query(coords=[tuple(places[cell].tolist())]) for cell in _spread(len(places), cells)]
+    return {kind: compare(family, x, queries) for kind, queries in kinds.items()}
+
+
+@torch.no_grad()
+def compare(family: MapFamily, x: Tensor, queries: Sequence[Query]) -> dict[str, Tensor]:
+    """Of queries on one target, an image: mean absolute cosine of two inverses; share of queries that excite themselves.
+
+    An inverse of unit length is pushed forward at x and projected on every query's own state. For each query the
+    inverse that reaches furthest, should be its own; by chance one in ``len(queries)`` is.
+    """
+    if len(queries) < 2:
+        raise QueryError("two queries or more", str(len(queries)), "Name what to compare.")
+    found = sweep(family, x, queries)
+    inverses = torch.stack([F.normalize(one.value.flatten(1), dim=1) for one in found], 1)  # (B, Q, P)
+    states = torch.stack([F.normalize(one.states[family.target].flatten(1), dim=1) for one in found], 1)
+    local = Linearisation(family.plan.graph, {"input": (family.target,)}, x).at("input")
+    pushed = torch.stack([local.jvp(row.reshape(x.shape))[0].flatten(1) for row in inverses.unbind(1)], 1)
+    reached = states @ pushed.mT  # (B, asked, whose inverse)
+    own = torch.arange(len(queries), device=x.device)
+    alike = (inverses @ inverses.mT).abs()
+    return {
+        "likeness": (alike.sum((1, 2)) - len(queries)) / (len(queries) ** 2 - len(queries)),
+        "excites_itself": (reached.argmax(2) == own).to(x.dtype).mean(1),
+    }
+
+
+def _spread(size: int, count: int) -> list[int]:
+    """Up to ``count`` places, evenly over ``size``."""
+    count = min(size, count)
+    return [place * size // count for place in range(count)]
