@@ -235,7 +235,7 @@ class _Job:
     def held(self, name: str) -> int:
         """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
         boundary = self.plan.boundary[name]
-        copies = self.stages + 1 + (self.children == "honest" or self.selective)
+        copies = self.stages + 1 + (self.children == "honest" or self.selective or self.ridge == "auto")
         solving = boundary.operator.full * workspace(
             boundary.partition.count, boundary.width, boundary.basis.dtype(self.dtype)
         )
@@ -308,10 +308,10 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
             wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights, solution.strong)
             told = diagnostics[name][-1]
             told["ridge"] = float(solution.ridge.median())
-            honest = states.solved(name, wiener, solution)
-            if honest is not None:
-                told["missed_before"], told["missed_after"] = honest
-                if job.selective and stage and honest[1] > (1 - WORTHWHILE) * honest[0]:
+            missed = states.solved(name, wiener, solution)
+            if missed is not None:
+                told |= {f"missed_{when}": energy for when, energy in missed._asdict().items()}
+                if job.selective and stage and missed.after > (1 - WORTHWHILE) * missed.before:
                     diagnostics[name].pop()
                     bar.skip(job.stages - stage - 1)
                     return {name: (maps[name], diagnostics[name])}  # selective fits go one node at a time

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -24,6 +24,16 @@ from sgfi.repair import repair, walk
 from sgfi.spectral import Samples, Solution, WienerMap, wide
 
 Maps = Mapping[str, Sequence[WienerMap]]
+
+
+class Missed(NamedTuple):
+    """Mean energy of a sample's target that a map leaves."""
+
+    before: float
+    after: float
+    """Had the map not seen the sample."""
+    seen: float
+    """After the map as it is."""
 
 
 class Job(Protocol):
@@ -68,8 +78,8 @@ class TrueChildren:
         """The spectra of all sources and targets of the pass, where they are kept."""
         return ()
 
-    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
-        """A map was solved; the mean energy missed before and after it in samples it has not seen, where known."""
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> Missed | None:
+        """A map was solved; what it leaves, where known."""
         return None
 
     def accept(self, name: str) -> None:
@@ -90,7 +100,7 @@ class OnlineChildren(TrueChildren):
 
     def __init__(self, job: Job) -> None:
         self._job, self._plan = job, job.plan
-        self.whiten = self.whiten or job.selective
+        self.whiten = self.whiten or job.selective or job.ridge == "auto"
         self._carry = Carry(job.spare())
         self._last_reader = {child: name for name in reversed(job.plan.fitted) for child in job.plan.children(name)}
 
@@ -123,7 +133,7 @@ class OnlineChildren(TrueChildren):
 
     def observed(self, place: int, name: str, found: Tensor, target: Tensor) -> None:
         self._carry.put(_source(name), place, found)
-        if self.whiten or self._job.ridge == "auto":
+        if self.whiten:
             self._carry.put(_target(name), place, target)
 
     def samples(self, name: str) -> Samples:
@@ -142,9 +152,9 @@ class OnlineChildren(TrueChildren):
         graph, shape = self._plan.graph, (self._job.data.sizes[place], *self._plan.boundary[name].basis.shape)
         return self._job.team.spread(place, torch.empty(shape, dtype=graph.input.dtype, device=graph.device))
 
-    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> tuple[float, float] | None:
+    def solved(self, name: str, wiener: WienerMap, solution: Solution) -> Missed | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
-        before = after = 0.0
+        before = after = seen = 0.0
         for place in self._job.data.places:
             observed = self._carry.get(_source(name), place)
             step = wiener(observed)
@@ -153,10 +163,11 @@ class OnlineChildren(TrueChildren):
                 unseen = _unseen(wiener, solution, observed, target, sum(self._job.data.sizes))
                 before += _energy(target)
                 after += _energy(target - unseen)
+                seen += _energy(target - step)
                 step = self._carried(step, unseen)
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
             self._carry.put(_next(name), place, step if y is None else y + step)
-        return (self._per_sample(before), self._per_sample(after)) if self.whiten else None
+        return Missed(*map(self._per_sample, (before, after, seen))) if self.whiten else None
 
     def _carried(self, step: Tensor, unseen: Tensor) -> Tensor:
         """What goes on to the nodes below: what the maps will say of a sample they have seen."""

@@ -14,6 +14,7 @@ from sgfi.cli import options
 from sgfi.cli.loading import on_disk, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
+from sgfi.evaluation import quality as report
 from sgfi.store import read_manifest, verify_files
 from sgfi.vision.models import told_weights
 
@@ -22,14 +23,22 @@ from sgfi.vision.models import told_weights
 def info(
     maps: options.Maps,
     as_json: Annotated[bool, typer.Option("--json", help="The whole manifest as JSON.")] = False,
+    quality: Annotated[
+        bool, typer.Option("--quality", help="What every node misses of samples its maps have not seen, and advice.")
+    ] = False,
 ) -> None:
     """What a map folder holds, read from its manifest alone.
 
-    Example:
+    Examples:
 
       sgfi maps info maps/resnet18
+
+      sgfi maps info maps/resnet18 --quality
     """
     manifest = read_manifest(maps)
+    if quality:
+        typer.echo(report.as_text(report.quality(manifest), manifest["calibration"]["samples"]))
+        return
     if as_json:
         typer.echo(json.dumps(manifest, indent=1))
         return

@@ -9,6 +9,7 @@ of the other queries do?
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 import torch
 import torch.nn.functional as F
@@ -25,18 +26,18 @@ def selectivity(family: MapFamily, x: Tensor, channels: int = 16, cells: int = 1
     """Likeness and self-excitation among single channels, and among single cells, spread over the target."""
     boundary = family.plan.boundary[family.target]
     kinds = {"channels": [Query(channels=[channel]) for channel in _spread(boundary.channels, channels)]}
-    places = torch.cartesian_prod(*map(torch.arange, boundary.basis.coords)).reshape(-1, len(boundary.basis.coords))
+    places = list(product(*map(range, boundary.basis.coords)))
     if len(places) > 1:
-        kinds["cells"] = [Query(coords=[tuple(places[cell].tolist())]) for cell in _spread(len(places), cells)]
+        kinds["cells"] = [Query(coords=[places[cell]]) for cell in _spread(len(places), cells)]
     return {kind: compare(family, x, queries) for kind, queries in kinds.items()}
 
 
 @torch.no_grad()
 def compare(family: MapFamily, x: Tensor, queries: Sequence[Query]) -> dict[str, Tensor]:
-    """Of queries on one target, an image: mean absolute cosine of two inverses; share of queries that excite themselves.
+    """For each image: mean absolute cosine of two queries' inverses, and the share of queries that excite themselves.
 
-    An inverse of unit length is pushed forward at x and projected on every query's own state. For each query the
-    inverse that reaches furthest, should be its own; by chance one in ``len(queries)`` is.
+    An inverse of unit length is pushed forward at x and projected on every query's own state. The inverse that reaches
+    a query furthest should be its own; by chance it is for one in ``len(queries)``.
     """
     if len(queries) < 2:
         raise QueryError("two queries or more", str(len(queries)), "Name what to compare.")

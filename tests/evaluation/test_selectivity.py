@@ -1,0 +1,48 @@
+"""Inverses that answer their queries, inverses that do not, and the two numbers that tell them apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import sgfi
+from sgfi.errors import QueryError
+from sgfi.evaluation.selectivity import compare, selectivity
+from sgfi.spectral import WienerMap
+from tests.evaluation.known import orthogonal_family, signs, square_family
+
+
+def batch() -> torch.Tensor:
+    return torch.randn(3, 6, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+
+
+def test_orthogonal_channels_are_unlike_and_excite_themselves() -> None:
+    found = selectivity(orthogonal_family(), batch())["channels"]
+    torch.testing.assert_close(found["likeness"], torch.zeros(3, dtype=torch.float64), atol=1e-3, rtol=0)
+    assert torch.equal(found["excites_itself"], torch.ones(3, dtype=torch.float64))
+
+
+def test_one_template_for_all_is_caught() -> None:
+    """Maps that answer every query with one and the same picture: all alike, and whose it is cannot be told."""
+    family = orthogonal_family()
+    node = family.maps["input"][0]
+    gain = torch.zeros_like(node.weights["gain"])
+    gain[0, :, :] = 1.0  # every row and column: the sum of whatever comes in, in every channel
+    template = WienerMap(node.basis, node.partition, node.operator, {"gain": gain})
+    collapsed = replace(family, maps={"input": (template,)})
+    found = selectivity(collapsed, batch())["channels"]
+    torch.testing.assert_close(found["likeness"], torch.ones(3, dtype=torch.float64))
+    assert (found["excites_itself"] <= 3 / 6).all()  # ties among inverses of one sign go to any of them
+
+
+def test_cells_of_a_pointwise_model_stay_apart() -> None:
+    found = selectivity(square_family(), signs(2, 5), channels=3, cells=4)
+    assert set(found) == {"channels", "cells"}
+    assert (found["cells"]["excites_itself"] == 1).all()
+
+
+def test_one_query_cannot_be_compared() -> None:
+    with pytest.raises(QueryError, match="two queries"):
+        compare(orthogonal_family(), batch(), [sgfi.Query(channels=[0])])
