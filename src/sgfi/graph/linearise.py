@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from sgfi.graph.programs import derivable_kernels
-from sgfi.graph.rules import Call, Step, derive
+from sgfi.graph.rules import Call, Step, derive, one_of, take_apart
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
 from sgfi.graph.values import is_floating
@@ -135,7 +135,9 @@ class Linearisation:
             return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
         if node.target is operator.getitem and node.args[0] in calls:
             owner, item = cast(tuple[fx.Node, int], node.args)
-            if is_floating(node):
+            if owner in self._steps:
+                self._steps[node] = one_of(owner, item)
+            elif is_floating(node):
                 self._steps[node] = derive(calls[owner], active.__contains__, item)
             return values[owner][item]
         call = Call(node, look_up)
@@ -143,6 +145,9 @@ class Linearisation:
             self._steps[node] = derive(call, active.__contains__)
         elif not isinstance(node.meta.get("val"), Tensor):
             calls[node] = call
+            apart = take_apart(call, active.__contains__)
+            if apart is not None:
+                self._steps[node] = apart
         return call.out
 
     def at(self, source: str) -> LocalMap:

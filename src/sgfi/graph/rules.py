@@ -227,13 +227,12 @@ def _expand(call: Call, at: Place, item: int | None) -> Linear:
     return Linear(lambda t: _broadcast(t, after), lambda c: _reduced(c, before))
 
 
-@rule("slice", "select", "split", "split_with_sizes", "chunk", "unbind", "narrow")
+@rule("slice", "select", "narrow")
 def _piece(call: Call, at: Place, item: int | None) -> Linear:
     shape, dim = call.at(at).shape, _back(call["dim"], call.at(at).dim())
 
     def part(whole: Tensor) -> Tensor:
-        found = call.run({at[0]: whole, "dim": dim})
-        return found if item is None else found[item]
+        return call.run({at[0]: whole, "dim": dim})
 
     def pull(c: Tensor) -> Tensor:
         whole = c.new_zeros(len(c), *shape)
@@ -241,6 +240,40 @@ def _piece(call: Call, at: Place, item: int | None) -> Linear:
         return whole
 
     return Linear(part, pull)
+
+
+class Pieces(dict[int, Tensor]):
+    """Cotangents of some outputs of an op that takes a tensor apart, until all of them are there."""
+
+    def __add__(self, other: Pieces) -> Pieces:
+        shared = {item: self[item] + other[item] for item in self.keys() & other.keys()}
+        return Pieces({**self, **other, **shared})
+
+
+def take_apart(call: Call, active: Callable[[fx.Node], bool]) -> Step | None:
+    """The derivative of an op whose outputs together are its argument; ``None`` for any other op with several outputs.
+
+    It pushes a tangent to a tuple of them, and pulls the cotangents of all outputs at once.
+    """
+    if call.name not in ("split", "split_with_sizes", "chunk", "unbind"):
+        return None
+    x, shapes = call["self"], [one.shape for one in call.out]
+    dim = _back(call["dim"], x.dim())
+    join = partial(torch.stack if call.name == "unbind" else torch.cat, dim=dim)
+
+    def pull(c: Any, wanted: Sequence[bool]) -> list[Tensor | None]:
+        some = next(iter(c.values()))
+        zero = some.new_zeros(())
+        return [join([c[i] if i in c else zero.expand(len(some), *shape) for i, shape in enumerate(shapes)])]
+
+    return Step(tuple(call.places(active).values()), lambda t: call.run({"self": t[0], "dim": dim}), pull)
+
+
+def one_of(owner: fx.Node, item: int) -> Step:
+    """One output of an op that takes a tensor apart."""
+    push: Callable[[Any], Tensor] = lambda tangents: tangents[0][item]  # noqa: E731
+    pull: Callable[[Tensor, Sequence[bool]], Any] = lambda c, wanted: [Pieces({item: c})]  # noqa: E731
+    return Step((owner,), push, pull)
 
 
 @rule("cat", joint=True)
@@ -496,7 +529,12 @@ def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]
     mask = call["attn_mask"]
     if mask is not None and mask.dtype == torch.bool:
         mask = q.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)  # the kernel below only adds
-    call.out, p = aten._scaled_dot_product_attention_math(q, k, v, mask, 0.0, call["is_causal"], scale=scale)
+    if mask is None and not call["is_causal"]:
+        p = torch.softmax((q * scale) @ k.mT, -1)
+        call.out = p @ v
+    else:
+        call.out, p = aten._scaled_dot_product_attention_math(q, k, v, mask, 0.0, call["is_causal"], scale=scale)
+    q, k = q * scale, k * scale  # the derivative reads them only so
 
     def push(tangents: Sequence[Tensor | None]) -> Tensor | None:
         given = {name: t for name, t in zip(names, tangents, strict=True) if t is not None}
@@ -507,12 +545,12 @@ def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]
             scores = more if scores is None else scores + more
         if scores is None:
             return total
-        mixed = (_softened(scores, p, -1) * scale) @ v
+        mixed = _softened(scores, p, -1) @ v
         return mixed if total is None else total + mixed
 
     def pull(c: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         want = dict(zip(names, wanted, strict=True))
-        scores = _softened(c @ v.mT, p, -1) * scale if want.get("query") or want.get("key") else c
+        scores = _softened(c @ v.mT, p, -1) if want.get("query") or want.get("key") else c
         made = {"query": lambda: scores @ k, "key": lambda: scores.mT @ q, "value": lambda: p.mT @ c}
         return [made[name]() if want[name] else None for name in names]
 

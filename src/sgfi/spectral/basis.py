@@ -57,7 +57,7 @@ class Basis:
         if not self.trivial:
             dims = tuple(range(2, 2 + len(self.coord_axes)))
             ordered = torch.fft.rfftn(ordered.contiguous(), dim=dims, norm="ortho")
-        return ordered.reshape(self.channels, batch, self.bins).permute(2, 0, 1)  # (F, C, B)
+        return ordered.reshape(self.channels, batch, self.bins).permute(2, 0, 1).contiguous()  # (F, C, B)
 
     def synthesise(self, spectrum: Tensor) -> Tensor:
         """``(F, C, B)`` -> ``(B, ...)``; what irfftn returns is the result."""
