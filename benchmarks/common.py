@@ -7,9 +7,11 @@ import json
 import os
 import platform
 import random
+import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,24 @@ def photographs(count: int, held_out: int, preprocessing: Any, seed: int = 123) 
     chosen = [read_image(file, preprocessing) for file in files[: count + held_out]]
     stacked = torch.stack([image.squeeze(0) for image in chosen])
     return stacked[:count], stacked[count:]
+
+
+def timed(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, dict[str, float]]:
+    """Median seconds of each way, processor time of this process and time on the clock.
+
+    Taken in turns, so that a busy machine is busy for all of them; the first turn warms up and is not counted.
+    """
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for turn in range(repeats + 1):
+        for name, way in ways.items():
+            cpu, wall = time.process_time(), time.perf_counter()
+            way()
+            if turn:
+                taken[name].append((time.process_time() - cpu, time.perf_counter() - wall))
+    return {
+        name: {"cpu": statistics.median(cpu for cpu, _ in found), "wall": statistics.median(wall for _, wall in found)}
+        for name, found in taken.items()
+    }
 
 
 def write(name: str, result: Mapping[str, Any], table: str = "") -> None:

@@ -1,20 +1,17 @@
 """All 49 patch queries of one image in one sweep, against single queries: the ratio in one run.
 
 Vision Transformers with 7x7 patches and random weights (the cost does not depend on them), their maps fitted on a few
-random inputs. Single queries and sweeps alternate, so that a busy machine slows both; the ratio is that of the
-medians, in processor time of this process and in time on the clock.
+random inputs. Single queries and sweeps alternate, so that a busy machine slows both; the ratio is that of the medians.
 """
 
 from __future__ import annotations
 
-import statistics
-import time
 from typing import Any
 
 import torch
 
 import sgfi
-from benchmarks.common import parser, table, write
+from benchmarks.common import parser, table, timed, write
 from sgfi.decisions import coord_grid, query_all
 
 
@@ -33,9 +30,8 @@ def main() -> None:
         for target in ("blocks.0", f"blocks.{given.depth // 2}", "norm"):
             found = ratio(family, x, target, given.rounds)
             results[f"{width}/{target}"] = found
-            rows.append(
-                [width, target, *(found[key] for key in ("single_cpu", "sweep_cpu", "cpu_ratio", "wall_ratio"))]
-            )
+            seconds = [found["seconds"][way]["cpu"] for way in ("single", "sweep")]
+            rows.append([width, target, *seconds, found["cpu"], found["wall"]])
     head = ["width", "target", "one query (cpu s)", "49 queries in one sweep (cpu s)", "ratio, cpu", "ratio, clock"]
     write("coordinates", {**vars(given), "queries": 49, "results": results}, table(head, rows))
 
@@ -57,31 +53,15 @@ def ratio(family: sgfi.MapFamily, x: torch.Tensor, target: str, rounds: int) -> 
     """Median seconds of one query and of the whole sweep, and their ratios."""
     grid = coord_grid(family.plan.boundary[target].node, x.shape[-2:])
     assert grid.cells == 49
-    single, sweep = [], []
-    for place in range(rounds + 1):
-        start = _now()
-        sgfi.invert(family, x, target, coords=[grid.coords[place]])
-        middle = _now()
-        query_all(family, x, grid)
-        end = _now()
-        if place:  # the first round warms up both
-            single.append((middle[0] - start[0], middle[1] - start[1]))
-            sweep.append((end[0] - middle[0], end[1] - middle[1]))
-    (one_cpu, one_wall), (all_cpu, all_wall) = (
-        [statistics.median(pair[kind] for pair in times) for kind in (0, 1)] for times in (single, sweep)
-    )
-    return {
-        "single_cpu": one_cpu,
-        "sweep_cpu": all_cpu,
-        "cpu_ratio": all_cpu / one_cpu,
-        "single_wall": one_wall,
-        "sweep_wall": all_wall,
-        "wall_ratio": all_wall / one_wall,
+    ways = {
+        "single": lambda: sgfi.invert(family, x, target, coords=[grid.coords[24]]),
+        "sweep": lambda: query_all(family, x, grid),
     }
-
-
-def _now() -> tuple[float, float]:
-    return time.process_time(), time.perf_counter()
+    seconds = timed(ways, rounds)
+    return {
+        "seconds": seconds,
+        **{clock: seconds["sweep"][clock] / seconds["single"][clock] for clock in ("cpu", "wall")},
+    }
 
 
 if __name__ == "__main__":

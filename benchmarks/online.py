@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 import sgfi
-from benchmarks.common import parser, table, write
-from sgfi.graph import Linearisation
+from benchmarks.common import parser, table, timed, write
+from benchmarks.paper import PaperWay
+from sgfi.graph import Linearisation, LocalMap
+from sgfi.spectral import WienerMap
 
-MODELS = {
-    "resnet18": ("torchvision", 224),
-    "vit_tiny_patch16_224": ("timm", 224),
-}
+MODELS = {"resnet18": ("torchvision", 224), "vit_tiny_patch16_224": ("timm", 224)}
 
 
 def main() -> None:
@@ -25,38 +25,62 @@ def main() -> None:
     options.add_argument("--models", nargs="+", default=list(MODELS))
     options.add_argument("--batches", nargs="+", type=int, default=[8, 1])
     options.add_argument("--repeats", type=int, default=5)
-    options.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options.add_argument("--threads", type=int, default=1)
     given = options.parse_args()
     torch.set_num_threads(given.threads)
-    rows, results = [], []
-    for name in given.models:
-        model, size = build(name)
-        plan = sgfi.plan(sgfi.capture(model, torch.randn(2, 3, size, size)))
-        family = sgfi.calibrate(plan, [torch.randn(4, 3, size, size)], progress=True)
-        paper = PaperWay(family)
-        for batch in given.batches:
-            x = torch.randn(batch, 3, size, size)
-            difference = float((paper.invert(x) - sgfi.invert(family, x).value).norm() / paper.invert(x).norm())
-            ways = {
+    results = [one for name in given.models for one in measured(name, given.batches, given.repeats)]
+    head = ["model", "batch", "ours (s)", "faster than the paper's way", "times the floor, our derivatives"]
+    head += ["times the floor, PyTorch's", "faster than 2,000 preimage steps"]
+    rows = [[one["model"], one["batch"], one["seconds"]["ours"]["cpu"], *one["ratios"].values()] for one in results]
+    shares = list(results[0]["profile"])
+    profile = [[one["model"], one["batch"], *(f"{one['profile'][part]:.0%}" for part in shares)] for one in results]
+    text = (
+        table(head, rows) + "\n\nWhere an inversion spends its time:\n\n" + table(["model", "batch", *shares], profile)
+    )
+    write("online", {**vars(given), "results": results}, text)
+
+
+def measured(name: str, batches: list[int], repeats: int) -> list[dict[str, Any]]:
+    model, size = build(name)
+    plan = sgfi.plan(sgfi.capture(model, torch.randn(2, 3, size, size)))
+    family = sgfi.calibrate(plan, [torch.randn(4, 3, size, size)], progress=False)
+    paper = PaperWay(plan)
+    gains = paper.gains(family)
+    found = []
+    for batch in batches:
+        x = torch.randn(batch, 3, size, size)
+        expected = paper.invert(gains, x)
+        difference = float((expected - sgfi.invert(family, x).value).norm() / expected.norm())
+        assert difference < 1e-3, f"both ways must agree, and differ by {difference}"
+        seconds = timed(
+            {
                 "ours": partial(sgfi.invert, family, x),
-                "paper": partial(paper.invert, x),
+                "paper": partial(paper.invert, gains, x),
                 "floor": partial(floor, plan, x),
+                "plain floor": partial(plain_floor, plan, x),
                 "step": partial(preimage_step, plan, x),
-            }
-            seconds = timed(ways, given.repeats)
-            found = {
+            },
+            repeats,
+        )
+        cpu = {way: taken["cpu"] for way, taken in seconds.items()}
+        ratios = {
+            "faster_than_paper": cpu["paper"] / cpu["ours"],
+            "times_the_floor": cpu["ours"] / cpu["floor"],
+            "times_the_plain_floor": cpu["ours"] / cpu["plain floor"],
+            "faster_than_2000_steps": 2000 * cpu["step"] / cpu["ours"],
+        }
+        found.append(
+            {
                 "model": name,
                 "batch": batch,
                 "seconds": seconds,
                 "relative_difference": difference,
-                "times_faster_than_paper": seconds["paper"] / seconds["ours"],
-                "times_the_floor": seconds["ours"] / seconds["floor"],
-                "times_faster_than_2000_steps": 2000 * seconds["step"] / seconds["ours"],
+                "ratios": ratios,
+                "profile": profiled(partial(sgfi.invert, family, x)),
             }
-            results.append(found)
-            rows.append([name, batch, *(found[key] for key in found if key.startswith("times"))])
-    head = ["model", "batch", "faster than the paper's way", "times the floor", "faster than 2,000 preimage steps"]
-    write("online", {**vars(given), "results": results}, table(head, rows))
+        )
+        print(name, batch, ratios, flush=True)
+    return found
 
 
 def build(name: str) -> tuple[torch.nn.Module, int]:
@@ -71,61 +95,39 @@ def build(name: str) -> tuple[torch.nn.Module, int]:
     return timm.create_model(name).eval(), size
 
 
-def timed(ways: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median seconds of each way, taken in turns so that a busy machine is busy for all of them."""
-    taken: dict[str, list[float]] = {name: [] for name in ways}
-    for turn in range(repeats + 1):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            if turn:
-                taken[name].append(time.perf_counter() - start)
-    return {name: statistics.median(found) for name, found in taken.items()}
+def profiled(work: Callable[[], object]) -> dict[str, float]:
+    """Shares of the processor time spent in the forward, the derivatives and the maps, over three runs."""
+    parts = {
+        "forward": (Linearisation, "__init__"),
+        "VJP": (LocalMap, "vjp"),
+        "JVP": (LocalMap, "jvp"),
+        "maps": (WienerMap, "__call__"),
+    }
+    spent: Counter[str] = Counter()
 
+    def watched(part: str, method: Callable) -> Callable:
+        def run(*args: Any, **options: Any) -> Any:
+            start = time.process_time()
+            try:
+                return method(*args, **options)
+            finally:
+                spent[part] += time.process_time() - start
 
-class PaperWay:
-    """One retained graph over all boundaries, JVPs by double backward, every bin its own copy of the gain."""
+        return run
 
-    def __init__(self, family: sgfi.MapFamily) -> None:
-        self.plan, self.family = family.plan, family
-        names = tuple(name for name in family.plan.boundaries if name != "input")
-        self.forward, self.names = family.plan.graph.program(("input",), names), names
-        self.gains = {
-            name: [one.weights["gain"][one.partition.groups] for one in maps] for name, maps in family.maps.items()
-        }
-
-    def invert(self, x: Tensor) -> Tensor:
-        plan = self.plan
-        leaf = x.clone().requires_grad_()
-        found = dict(zip(self.names, self.forward(leaf), strict=True)) | {"input": leaf}
-        states = {plan.target: found[plan.target].detach()}
-        for name in reversed(plan.fitted):
-            children = [found[child] for child in plan.children(name)]
-            below = [states[child] for child in plan.children(name)]
-            seeds = [y / plan.boundary[u].channels for y, u in zip(below, plan.children(name), strict=True)]
-            y = self.apply(name, 0, _vjp(children, found[name], seeds))
-            residual = [state - pushed for state, pushed in zip(below, _jvp(children, found[name], y), strict=True)]
-            states[name] = y + self.apply(name, 1, _vjp(children, found[name], residual))
-        return states["input"]
-
-    def apply(self, name: str, stage: int, source: Tensor) -> Tensor:
-        basis = self.plan.boundary[name].basis
-        first = source.movedim(basis.channel_axis, 1)  # (B, C, d...)
-        axes = tuple(range(2, first.dim()))
-        spectrum = torch.fft.rfftn(first, dim=axes, norm="ortho")
-        mixed = torch.einsum("fdc,bcf->bdf", self.gains[name][stage], spectrum.flatten(2)).reshape(spectrum.shape)
-        back = torch.fft.irfftn(mixed, s=first.shape[2:], dim=axes, norm="ortho")
-        return back.movedim(1, basis.channel_axis)
-
-
-def _vjp(outputs: list[Tensor], source: Tensor, cotangents: list[Tensor]) -> Tensor:
-    return torch.autograd.grad(outputs, source, cotangents, retain_graph=True)[0]
-
-
-def _jvp(outputs: list[Tensor], source: Tensor, tangent: Tensor) -> tuple[Tensor, ...]:
-    probes = [torch.zeros_like(output, requires_grad=True) for output in outputs]
-    (pulled,) = torch.autograd.grad(outputs, source, probes, create_graph=True, retain_graph=True)
-    return torch.autograd.grad(pulled, probes, tangent, retain_graph=True)
+    kept = {part: getattr(owner, method) for part, (owner, method) in parts.items()}
+    try:
+        for part, (owner, method) in parts.items():
+            setattr(owner, method, watched(part, kept[part]))
+        start = time.process_time()
+        for _ in range(3):
+            work()
+        total = time.process_time() - start
+    finally:
+        for part, (owner, method) in parts.items():
+            setattr(owner, method, kept[part])
+    shares = {part: spent[part] / total for part in parts}
+    return shares | {"the rest": 1 - sum(shares.values())}
 
 
 @torch.no_grad()
@@ -137,6 +139,17 @@ def floor(plan: sgfi.Plan, x: Tensor) -> None:
         pulled = local.vjp([point.values[child] for child in plan.children(name)])
         local.vjp(local.jvp(pulled))
         point.release(name)
+
+
+def plain_floor(plan: sgfi.Plan, x: Tensor) -> None:
+    """The same of the whole network by PyTorch's own means: a forward with its graph, two VJPs, ``torch.func.jvp``."""
+    program = plan.graph.program(("input",), (plan.target,))
+    leaf = x.clone().requires_grad_()
+    (state,) = program(leaf)
+    for _ in range(2):
+        (pulled,) = torch.autograd.grad(state, leaf, state.detach(), retain_graph=True)
+    with torch.no_grad():
+        torch.func.jvp(lambda h: program(h)[0], (x,), (pulled,))
 
 
 def preimage_step(plan: sgfi.Plan, x: Tensor) -> None:

@@ -53,20 +53,22 @@ class Basis:
     def analyse(self, tensor: Tensor) -> Tensor:
         """``(B, ...)`` -> ``(F, C, B)``."""
         batch = tensor.shape[0]
-        ordered = tensor.permute(self.channel_axis, 0, *self.coord_axes)  # (C, B, d1..dk)
+        ordered = tensor.permute(
+            0, self.channel_axis, *self.coord_axes
+        )  # (B, C, d1..dk): as it is where C stands first
         if not self.trivial:
             dims = tuple(range(2, 2 + len(self.coord_axes)))
             ordered = torch.fft.rfftn(ordered.contiguous(), dim=dims, norm="ortho")
-        return ordered.reshape(self.channels, batch, self.bins).permute(2, 0, 1).contiguous()  # (F, C, B)
+        return ordered.reshape(batch, self.channels, self.bins).permute(2, 1, 0).contiguous()  # (F, C, B)
 
     def synthesise(self, spectrum: Tensor) -> Tensor:
         """``(F, C, B)`` -> ``(B, ...)``; what irfftn returns is the result."""
         batch = spectrum.shape[-1]
-        ordered = spectrum.permute(1, 2, 0).reshape(self.channels, batch, *self.spectrum_shape)
+        ordered = spectrum.permute(2, 1, 0).reshape(batch, self.channels, *self.spectrum_shape)
         if not self.trivial:
             dims = tuple(range(2, 2 + len(self.coord_axes)))
             ordered = torch.fft.irfftn(ordered, s=self.coords, dim=dims, norm="ortho")
         order = [0] * (1 + len(self.shape))
-        for place, axis in enumerate((self.channel_axis, 0, *self.coord_axes)):
+        for place, axis in enumerate((0, self.channel_axis, *self.coord_axes)):
             order[axis] = place
         return ordered.permute(order).contiguous()
