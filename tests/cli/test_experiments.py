@@ -55,8 +55,10 @@ def test_run_again_keeps_finished_work(folder: Path, place: Path, model: str, sg
 def test_compare_and_page(folder: Path, place: Path, sgfi_command: Command) -> None:
     assert "paired" in sgfi_command("experiment", "compare", folder, folder).out
     page = place / "page.md"
-    outcome = sgfi_command("experiment", "page", place, "--out", page)
-    assert outcome.code == 0 and "first/result.json" in page.read_text()
+    (place / "head.md").write_text("What these are.\n")
+    outcome = sgfi_command("experiment", "page", place, "--out", page, "--preface", place / "head.md")
+    text = page.read_text()
+    assert outcome.code == 0 and "first/result.json" in text and text.index("What these are.") < text.index("## Claims")
     assert sgfi_command("experiment", "page", place, "--out", page).code == 6  # exists
     assert sgfi_command("experiment", "page", place / "photos", "--out", page, "--force").code == 3
 

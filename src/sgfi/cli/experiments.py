@@ -123,6 +123,7 @@ def compare_(
 def page(
     results: Annotated[Path, typer.Argument(help="Folder with one result folder each.")],
     out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("results.md"),
+    preface: Annotated[Path | None, typer.Option(help="Markdown to stand at the head of the page.")] = None,
     force: options.Force = False,
 ) -> None:
     """One page of all results, beside the paper's numbers, with every claim judged; tables and figures drawn anew."""
@@ -136,7 +137,8 @@ def page(
     for folder, result in found.items():
         _show(result, folder)
     told = {folder.resolve(): result for folder, result in found.items()}
-    out.write_text(results_page(told, out.resolve().parent, told_command()), encoding="utf-8")
+    head = preface.read_text(encoding="utf-8") if preface is not None else ""
+    out.write_text(results_page(told, out.resolve().parent, told_command(), head), encoding="utf-8")
     typer.echo(str(out))
 
 

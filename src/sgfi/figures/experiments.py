@@ -27,7 +27,8 @@ def experiment_figure(result: Result) -> Figure:
             _curves(axes, table, panel)
         else:
             _points(axes, table, panel)
-        axes.set_title(f"{panel['measure']}: {panel['score'].replace('_', ' ')}", fontsize=9)
+        told = f"{panel['measure']}, {panel['row']}" if "row" in panel else panel["measure"]
+        axes.set_title(f"{told}: {panel['score'].replace('_', ' ')}".replace("_", " "), fontsize=9)
         axes.tick_params(labelsize=8)
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
