@@ -131,9 +131,10 @@ def counted(plan: sgfi.Plan, x: torch.Tensor) -> tuple[float, int]:
     """FLOPs of one forward, and bytes of all values it leaves for derivatives, of one image."""
     program = plan.graph.program(("input",), (plan.target,))
     kept: dict[int, int] = {}
+    weights = {tensor.data_ptr() for tensor in plan.graph.constants.values()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
-        if not isinstance(tensor, torch.nn.Parameter):
+        if tensor.data_ptr() not in weights:
             kept[tensor.data_ptr()] = tensor.nbytes
         return tensor
 

@@ -34,7 +34,7 @@ def single_only(monkeypatch: pytest.MonkeyPatch) -> None:
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.two = nn.Conv2d(2, 18, 3, padding=1), nn.Conv2d(18, 6, 3, stride=2, padding=1)
+        self.one, self.two = nn.Conv2d(2, 50, 3, padding=1), nn.Conv2d(50, 6, 3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.two(torch.tanh(self.one(x)))
@@ -78,4 +78,5 @@ def test_single_precision_solves_are_close_to_double_ones(single_only: None, mon
     double = sgfi.calibrate(plan, batches, progress=False)
     for name in plan.fitted:
         for one, two in zip(single.maps[name], double.maps[name], strict=True):
-            torch.testing.assert_close(one.unpacked["gain"], two.unpacked["gain"], rtol=1e-3, atol=1e-4)
+            gap = one.unpacked["gain"] - two.unpacked["gain"]
+            assert float(gap.norm() / two.unpacked["gain"].norm()) < 1e-3

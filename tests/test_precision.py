@@ -30,8 +30,8 @@ class Net(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.two = nn.Conv2d(3, 20, 3, padding=1), nn.Conv2d(20, 24, 3, stride=2, padding=1)
-        self.three = nn.Conv2d(24, 18, 3, padding=1)
+        self.one, self.two = nn.Conv2d(3, 52, 3, padding=1), nn.Conv2d(52, 56, 3, stride=2, padding=1)
+        self.three = nn.Conv2d(56, 18, 3, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.three(torch.tanh(self.two(torch.tanh(self.one(x)))))

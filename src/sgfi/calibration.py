@@ -305,7 +305,8 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
         for name in wave:
             solution = _joined(pieces.pop(name))
             boundary = job.plan.boundary[name]
-            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights, solution.strong)
+            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
+            wiener = wiener.knowing(solution.strong)
             told = diagnostics[name][-1]
             told["ridge"] = float(solution.ridge.median())
             missed = states.solved(name, wiener, solution)

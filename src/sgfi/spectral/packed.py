@@ -15,12 +15,12 @@ from sgfi.spectral.moments import Moments
 from sgfi.spectral.partition import Partition
 
 PRECISIONS = ("full", "half", "int8")
-CHUNK_BYTES = 8 << 20
-"""Matrices unpacked at once: enough for good products, little enough for a processor's cache."""
-DIRECTIONS = 8
-"""Of the sources of a group that are remembered."""
-SWEEPS = 4
-"""Power iterations that find them."""
+CHUNK_BYTES = 2 << 20
+"""Planes unpacked at once, unless one is larger: enough for good products, little enough for a processor's cache."""
+FEW = 48
+"""Channels up to which maps are too small for bytes to be worth their noise."""
+SHARE = 4
+"""Of the directions of sources one in so many is remembered: about as many as a node's children have channels."""
 FAINT = 1e-3
 """Sources are taken to have at least this share of their mean energy in every direction."""
 LARGEST = 127
@@ -121,28 +121,63 @@ class Packed:
         move = (device, None, non_blocking)
         return replace(self, values=self.values.to(*move), scales=self.scales.to(*move))
 
+    @property
+    def real(self) -> torch.dtype:
+        """Of the parts of the matrices when unpacked."""
+        return self.dtype.to_real()
+
     def parts(self) -> Iterator[slice]:
         """A few matrices at a time."""
         count, rows, columns = self.shape
-        step = max(1, CHUNK_BYTES // (rows * columns * self.dtype.itemsize))
+        step = max(1, CHUNK_BYTES // (rows * columns * self.real.itemsize))
         return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
-    def __getitem__(self, part: slice | int) -> Tensor:
+    def __getitem__(self, part: slice | int | Tensor) -> Tensor:
         if isinstance(part, int):
             return self[part : part + 1][0]
-        device, real = self.values.device, torch.empty(0, dtype=self.dtype).real.dtype
-        scale = self.scales[self.layout.kept[part]].to(real).unsqueeze(-1)
+        scale, sign = self._factors(part)
         first = self.values[self.layout.real[part]] * scale
         if not self.dtype.is_complex:
             return first
-        sign = self.layout.sign[part].to(device, real).reshape(-1, 1, 1)
         return torch.complex(first, self.values[self.layout.imaginary[part]] * (scale * sign))
+
+    def times(self, columns: Tensor) -> Tensor:
+        """Every matrix times its own columns: ``(K, C, B)`` -> ``(K, R, B)``.
+
+        Real products of the planes as they are, a few at a time; signs and scales are put to the results, which are
+        smaller. A plane is converted into the same small piece of memory each time, which stays in the cache.
+        """
+        sides = torch.cat([columns.real, columns.imag], -1) if columns.is_complex() else columns
+        room = self.values.new_empty(next(self.parts()).stop, *self.shape[1:], dtype=self.real)
+        found = [self._product(part, sides[part], room) for part in self.parts()]
+        return torch.cat(found) if len(found) > 1 else found[0]
+
+    def _product(self, part: slice, sides: Tensor, room: Tensor) -> Tensor:
+        scale, sign = self._factors(part)
+        first = torch.bmm(self._planes(self.layout.real[part], room), sides) * scale
+        if not self.dtype.is_complex:
+            return first
+        own, other = first.chunk(2, -1)
+        if not self.layout.sign[part].any():
+            return torch.complex(own, other)
+        second = torch.bmm(self._planes(self.layout.imaginary[part], room), sides) * (scale * sign)
+        crossed, straight = second.chunk(2, -1)
+        return torch.complex(own - straight, other + crossed)
+
+    def _planes(self, places: Tensor, room: Tensor) -> Tensor:
+        return room[: len(places)].copy_(self.values.index_select(0, places.to(self.values.device)))
+
+    def _factors(self, part: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Scales ``(k, R, 1)`` of the rows and signs ``(k, 1, 1)`` of the imaginary parts."""
+        device = self.values.device
+        scale = self.scales[self.layout.kept[part].to(device)].to(self.real).unsqueeze(-1)
+        return scale, self.layout.sign[part].to(device, self.real).reshape(-1, 1, 1)
 
 
 def pack(matrices: Tensor, layout: Layout, precision: str, strong: Tensor | None) -> Packed:
-    """``(K, R, C)`` in halves, or in bytes rounded with regard to the ``strong`` directions of their sources."""
+    """``(K, R, C)`` in halves, or in bytes rounded with regard to the ``strong`` directions of the matrices kept."""
     _, rows, columns = matrices.shape
-    bytewise = precision == "int8" and strong is not None and strong.shape[1] == columns
+    bytewise = precision == "int8"
     kind = torch.int8 if bytewise else torch.float16
     values = torch.empty(layout.planes, rows, columns, dtype=kind)
     scales = torch.empty(len(layout.own), rows, dtype=torch.bfloat16)
@@ -156,8 +191,8 @@ def pack(matrices: Tensor, layout: Layout, precision: str, strong: Tensor | None
         top = planes.abs().amax((-1, -2)).clamp(min=torch.finfo(torch.bfloat16).tiny)
         scales[part] = top * (HEADROOM / LARGEST) if bytewise else top
         found = found / scales[part].to(top.dtype).unsqueeze(-1)
-        if bytewise and strong is not None:
-            found = _rounded(found, unpaired(strong[own]).to(found.dtype))
+        if bytewise:
+            found = _nearest(found) if strong is None else _rounded(found, unpaired(strong[part]).to(found.dtype))
         values[layout.real[own]] = found.real.to(kind)
         if found.is_complex():
             paired = layout.sign[own] != 0
@@ -170,16 +205,16 @@ def _rounded(matrices: Tensor, strong: Tensor) -> Tensor:
 
     With sources of covariance ``L L*`` an error E costs ``|E L|^2``. Column by column from the last one, each is moved,
     before it is rounded, by what the errors made so far do to its term of that sum: noise ends up in directions that
-    sources hardly have. ``strong`` is S of the covariance ``S S* + I`` (up to a factor). The channels where sources
-    are faintest come last, when none is left to make up for an error.
+    sources hardly have. ``strong`` is S of the covariance ``S* S + I`` (up to a factor). The channels where
+    sources are faintest come last, when none is left to make up for an error.
     """
     count = matrices.shape[-1]
-    order = strong.abs().square().sum(-1).argsort(-1)  # (K, C)
+    order = strong.abs().square().sum(1).argsort(-1)  # (K, C)
     across = order.unsqueeze(1).expand_as(matrices)
-    strong = strong.gather(1, order.unsqueeze(-1).expand_as(strong))
+    strong = strong.gather(2, order.unsqueeze(1).expand_as(strong))
     matrices = matrices.gather(2, across)
     identity = torch.eye(count, dtype=strong.dtype)
-    factor = torch.linalg.cholesky(strong @ strong.mH + identity)
+    factor = torch.linalg.cholesky(strong.mH @ strong + identity)
     factor = factor / torch.diagonal(factor, dim1=1, dim2=2).unsqueeze(1)  # unit diagonal
     errors = torch.zeros_like(matrices)
     for high in range(count, 0, -BLOCK):
@@ -199,25 +234,27 @@ def _nearest(values: Tensor) -> Tensor:
 
 
 def strongest(moments: Moments) -> Tensor | None:
-    """The few directions in which a group's sources are strongest, ``(K, C, k)`` in halves, complex ones ``(..., 2)``.
+    """The directions in which a group's sources are strong: ``(K, k, C)`` in halves, complex ones ``(..., 2)``.
 
-    S such that ``S S* + I`` is the sources' covariance up to a factor: what rounding must respect. ``None`` where there
-    are too few channels to bother.
+    S such that ``S* S + I`` is the sources' covariance up to a factor: what rounding must respect. Found by a Cholesky
+    factorisation that takes the largest pivot first and breaks off. ``None`` where there are too few channels.
     """
-    if not moments.full or moments.xx.shape[-1] <= 2 * DIRECTIONS:
+    if not moments.full or moments.xx.shape[-1] <= FEW:
         return None
-    channels = moments.xx.shape[-1]
-    chosen = torch.randn(channels, DIRECTIONS, dtype=moments.xx.dtype, generator=torch.Generator().manual_seed(0))
-    chosen = chosen.to(moments.xx.device).expand(len(moments.xx), -1, -1)
-    for _ in range(SWEEPS):
-        chosen = torch.linalg.qr(moments.xx @ chosen).Q
-    energy, turn = torch.linalg.eigh(chosen.mH @ (moments.xx @ chosen))  # (K, k)
-    chosen, energy = chosen @ turn, energy.clamp(min=0)
-    whole = moments.xx.diagonal(dim1=1, dim2=2).real.sum(-1, keepdim=True)
-    rest = (whole - energy.sum(-1, keepdim=True)) / (channels - DIRECTIONS)
-    rest = torch.maximum(rest, FAINT * whole / channels).clamp(min=torch.finfo(whole.dtype).tiny)
-    strong = chosen * (energy / rest).sqrt().unsqueeze(1)
-    return (torch.view_as_real(strong) if strong.is_complex() else strong).half().cpu().contiguous()
+    groups, channels = moments.xx.shape[:2]
+    found = moments.xx.new_zeros(groups, channels // SHARE, channels)
+    left = moments.xx.diagonal(dim1=1, dim2=2).real.clone()  # (K, C) energy not yet explained
+    faint = FAINT * left.mean(-1).clamp(min=torch.finfo(left.dtype).tiny)
+    each = torch.arange(groups, device=left.device)
+    for place in range(found.shape[1]):
+        energy, pivot = left.max(-1)
+        sofar = found[:, :place]
+        explained = torch.bmm(sofar[each, :, pivot].conj().unsqueeze(1), sofar).squeeze(1)
+        row = (moments.xx[each, pivot] - explained) / torch.maximum(energy, faint).sqrt().unsqueeze(-1)
+        found[:, place] = torch.where((energy > faint).unsqueeze(-1), row, 0)
+        left = (left - found[:, place].abs().square()).clamp(min=0)
+    found /= torch.maximum(left.mean(-1), faint).sqrt().reshape(-1, 1, 1)
+    return (torch.view_as_real(found) if found.is_complex() else found).half().cpu()
 
 
 def unpaired(strong: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sgfi.spectral.basis import Basis
 from sgfi.spectral.operators import Kept, Operator
-from sgfi.spectral.packed import DIRECTIONS, Layout, Packed, pack
+from sgfi.spectral.packed import FEW, Layout, Packed, pack
 from sgfi.spectral.partition import Partition
 
 
@@ -23,7 +23,7 @@ class WienerMap:
     weights: Mapping[str, Kept]
     """By the operator's own names; may be packed, memory-mapped, and on another device."""
     strong: Tensor | None = None
-    """What packing must know of the sources (:func:`~sgfi.spectral.packed.strongest`)."""
+    """What packing must know of the sources (:func:`~sgfi.spectral.packed.strongest`) of the matrices it keeps."""
 
     @property
     def bytes(self) -> int:
@@ -37,7 +37,7 @@ class WienerMap:
     @property
     def needs_sources(self) -> bool:
         """Whether bytes would do harm without knowing the sources."""
-        return self.operator.full and self.operator.width(self.basis.channels) > 2 * DIRECTIONS
+        return self.operator.full and self.operator.width(self.basis.channels) > FEW
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """``(..., B, *node shape)`` -> the same shape; leading axes are samples too."""
@@ -46,11 +46,17 @@ class WienerMap:
         mapped = self.operator.apply(weights, self.basis.analyse(rows), self.partition)
         return self.basis.synthesise(mapped).reshape(tensor.shape)
 
+    def knowing(self, strong: Tensor | None) -> WienerMap:
+        """The same map with the strong directions of its sources, those of opposite frequencies once."""
+        own = Layout.of(self.basis, self.partition, "gain").own
+        return self if strong is None else replace(self, strong=strong[own].contiguous())
+
     def packed(self, precision: str) -> WienerMap:
         """The same map, its matrices kept in ``"half"`` precision or as ``"int8"``."""
-        matrices = {key: found for key, found in self.weights.items() if isinstance(found, Tensor) and found.dim() == 3}
-        kept = {
-            key: pack(found, Layout.of(self.basis, self.partition, key), precision, self.strong)
-            for key, found in matrices.items()
-        }
+        kept: dict[str, Kept] = {}
+        for key, found in self.weights.items():
+            if isinstance(found, Tensor) and found.dim() == 3:
+                known = key == "gain" and self.strong is not None
+                layout = Layout.of(self.basis, self.partition, key)
+                kept[key] = pack(found, layout, precision if known else "half", self.strong)
         return replace(self, weights={**self.weights, **kept}, strong=None)
