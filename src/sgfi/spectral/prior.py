@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -57,7 +58,7 @@ def shared(samples: Samples) -> Prior:
     errors = _leave_one_out_errors(
         samples, weight, values.to(dtype), vectors.to(dtype), turned.to(dtype), shifts, total
     )
-    held = 1 / (values + shifts[int(errors.argmin())])
+    held = 1 / (values + shifts[errors.index(min(errors))])
     gain, whitener = (turned * held) @ vectors.mT, (vectors * held.sqrt()).mT
     return Prior(gain.to(dtype), whitener.to(dtype), weight / total)
 
@@ -92,9 +93,9 @@ def _moments(samples: Samples, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def _leave_one_out_errors(
     samples: Samples, weight: Tensor, values: Tensor, vectors: Tensor, turned: Tensor, shifts: list[float], total: int
-) -> Tensor:
-    """(candidates,) summed squared leave-one-out residuals."""
-    errors = torch.zeros(len(shifts), dtype=torch.float64)
+) -> list[float]:
+    """By candidate: summed squared leave-one-out residuals."""
+    errors = [0.0] * len(shifts)
     for x, y in samples:
         one, two = vectors.mT @ _columns(x, weight), _columns(y, weight)
         power, parts = one.square(), (-1, 1 + x.is_complex())
@@ -103,7 +104,7 @@ def _leave_one_out_errors(
             leverage = (power * held).sum(0).reshape(parts).sum(1) / total
             missed = (two - turned @ (one * held)).square().sum(0).reshape(parts).sum(1)
             error = (missed / (1 - leverage.clamp(max=OWN)).square()).sum()
-            errors[candidate] += float(error) if float(leverage.max()) <= OWN else torch.inf
+            errors[candidate] += float(error) if float(leverage.max()) <= OWN else inf
     return errors
 
 
