@@ -65,7 +65,7 @@ def _section(folder: Path, result: Result, beside: Path) -> str:
     ]
     parts.append(_setups(result))
     for measure in result.tables:
-        parts += [f"{measure}: {known(measure).about}", _table(result, measure)]
+        parts += [f"{measure}{_images(result, measure)}: {known(measure).about}", _table(result, measure)]
     figure = folder / "figure.png"
     if figure.is_file():
         parts.append(f"![{told['title']}]({os.path.relpath(figure, beside)})")
@@ -92,6 +92,14 @@ def _setups(result: Result) -> str:
     if len({text for _, text in lines}) == 1:
         return f"{lines[0][1]}."
     return "\n".join(f"- {label}: {text}" for label, text in lines)
+
+
+def _images(result: Result, measure: str) -> str:
+    """Over how many images, where a measure did not take all of them."""
+    ours = (score for address, score in result.scores() if address.startswith(f"{measure}/"))
+    counts = {len(score["values"]) for score in ours if "values" in score}
+    held = {len(about["evaluation"]["indices"]) for about in result.variants.values()}
+    return f" (over {max(counts)} of them)" if counts and held and max(counts) < min(held) else ""
 
 
 def _table(result: Result, measure: str) -> str:

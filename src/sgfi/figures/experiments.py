@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#2f5fd0", "#d0542f", "#2f9e6e", "#8a4fc7", "#b08a00", "#c23b7a", "#3a8fb0", "#6b6f76")
+COLOURS = tuple(
+    "#2f5fd0 #d0542f #2f9e6e #8a4fc7 #b08a00 #c23b7a #3a8fb0 #6b6f76 #7a4a1e #9fc131 #e58fb1 #1e2a5a".split()
+)
 
 
 def experiment_figure(result: Result) -> Figure:
@@ -76,7 +78,7 @@ def _legend(axes: Axes, entries: int) -> None:
         frameon=False,
         loc="upper center",
         bbox_to_anchor=(0.5, -0.16),
-        ncols=min(entries, 4),
+        ncols=min(entries, 3),
         handlelength=1,
     )
 
