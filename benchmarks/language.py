@@ -11,6 +11,7 @@ JSON file below docs/results/language, and the tables and figures are made from 
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,9 +135,9 @@ class Bench:
         return agreement(self.loaded.tokenizer, self.given.length)
 
     def direct(self, x: Tensor) -> Tensor:
-        """(B, L) profile of the global linear map from the terminal feature, fitted on 2,048 calibration windows."""
+        """(B, L) profile of the global linear map from the terminal feature, fitted on 1,024 calibration windows."""
         family = self.family(HEADLINE[0])
-        seen = self.embed(self.calibration(SEEDS[0], min(2048, self.given.windows)).ids)
+        seen = self.embed(self.calibration(SEEDS[0], min(1024, self.given.windows)).ids)
         fitted = references.direct_map(tokens.features(family, seen)[:, -1], seen)
         return energy_profile(fitted(tokens.features(family, x)[:, -1]))
 
@@ -166,13 +167,13 @@ PAPER, CAUSAL = ("paper", "true"), ("causal", "honest")
 HEADLINE = (Recipe(*PAPER), Recipe(*CAUSAL))
 """At the paper's 4,096 windows: its own family as it calibrates it, and ours."""
 COMPARED = tuple(
-    Recipe(*kind, windows=1024)
+    Recipe(*kind, windows=512)
     for kind in (PAPER, ("paper", "honest"), CAUSAL, ("causal-per-position", "honest"), ("causal+2", "honest"))
 )
-"""Every family on the same 1,024 windows."""
-RESEEDED = tuple(Recipe(*kind, seed=SEEDS[1], windows=1024) for kind in (PAPER, CAUSAL))
-MLP = tuple(Recipe(*kind, part="mlp", windows=1024) for kind in (PAPER, CAUSAL))
-LAYERS = tuple(Recipe(*PAPER, layer=layer, windows=512) for layer in (2, 4, 6, 8, 10, 12))
+"""Every family on the same 512 windows."""
+RESEEDED = tuple(Recipe(*kind, seed=SEEDS[1], windows=512) for kind in (PAPER, CAUSAL))
+MLP = tuple(Recipe(*kind, part="mlp", windows=512) for kind in (PAPER, CAUSAL))
+LAYERS = tuple(Recipe(*PAPER, layer=layer, windows=256) for layer in (2, 4, 6, 8, 10, 12))
 
 
 def calibrate(bench: Bench) -> None:
@@ -187,7 +188,7 @@ def calibrate(bench: Bench) -> None:
 
 def sequence(bench: Bench) -> dict[str, Any]:
     """Whole layer-6 attention output to embeddings: cosine and exact tokens of held-out windows, by family."""
-    held = bench.held_out.ids[:128]
+    held = bench.held_out.ids[: bench.given.held_out]
     x = bench.embed(held)
     found: dict[str, Any] = {}
     for recipe in bench.known(*HEADLINE, *COMPARED):
@@ -215,8 +216,10 @@ def routing(bench: Bench) -> dict[str, Any]:
         "direct global linear": tuple(map(bench.direct, (x, y))),
         "attention": tuple(references.attention(bench.lm, part, LAYER) for part in (x, y)),
         "gradient x input": tuple(references.gradient_times_input(graph, target, part) for part in (x, y)),
-        "integrated gradients": tuple(references.integrated_gradients(graph, target, part) for part in (x, y)),
     }
+    if bench.given.integrated:
+        along = tuple(references.integrated_gradients(graph, target, part) for part in (x, y))
+        profiles["integrated gradients"] = along
     semantic = {name: tokens.semantic(pair[0], words, subsets) for name, pair in profiles.items()}
     syntactic = {name: tokens.syntactic(pair[1], templates) for name, pair in profiles.items()}
     contrasts = {}
@@ -259,7 +262,8 @@ def controls(bench: Bench) -> dict[str, Any]:
         blank = sgfi.invert(family, a, coords=[last], terminal=torch.zeros_like(tokens.target_state(family, a)))
         own = sgfi.invert(family, a, coords=[last]).value
         cue = torch.cat([sgfi.invert(family, x[i : i + 1], coords=[words[i].cues[0]]).value for i in first.tolist()])
-        matrices = {stage: tokens.position_matrix(family, a, stage) for stage in STAGES}
+        few = a[:: max(1, len(a) // bench.given.matrices)]
+        matrices = {stage: tokens.position_matrix(family, few, stage) for stage in STAGES}
         found[recipe.name] = {
             "geometry_swap": _means(tokens.geometry_swap(family, a, b, [last])),
             "zero_terminal_largest": float(blank.value.abs().max()),
@@ -272,14 +276,14 @@ def controls(bench: Bench) -> dict[str, Any]:
             "position_matrix": {stage: _rounded(m.mean(0)) for stage, m in matrices.items()},
         }
     for recipe in bench.known(*COMPARED):
-        matrix = tokens.position_matrix(bench.family(recipe), x[first])
+        matrix = tokens.position_matrix(bench.family(recipe), x[first][: bench.given.matrices])
         found[recipe.name] = {"future_energy": {"final": float(tokens.future_energy(matrix).mean())}}
     seeds = {}
     for recipe in bench.known(*RESEEDED):
         twin = next(one for one in COMPARED if (one.family, one.children) == (recipe.family, recipe.children))
         pair = [tokens.inverses(bench.family(one), both, [last]) for one in (twin, recipe)]
         seeds[f"{recipe.family}-{recipe.children}"] = _means(tokens.agreement_of(*pair))
-    return {"pairs": len(first), "families": found, "cross_seed": {"windows": 1024, **seeds}}
+    return {"pairs": len(first), "families": found, "cross_seed": {"windows": RESEEDED[0].windows, **seeds}}
 
 
 def layers(bench: Bench) -> dict[str, Any]:
@@ -351,7 +355,7 @@ def decisions(bench: Bench) -> dict[str, Any]:
 
 def mlp(bench: Bench) -> dict[str, Any]:
     """The whole layer-6 MLP output to embeddings; other lengths; and the display interface."""
-    held = bench.held_out.ids[:128]
+    held = bench.held_out.ids[: bench.given.held_out]
     x = bench.embed(held)
     fitted = bench.embed(bench.calibration(SEEDS[0], min(256, bench.given.windows)).ids)
     found: dict[str, Any] = {}
@@ -457,7 +461,10 @@ def main() -> None:
     options.add_argument("--cache", default="language-cache", help="folder for calibrated families")
     options.add_argument("--length", type=int, default=16)
     options.add_argument("--windows", type=int, default=4096)
-    options.add_argument("--contexts", type=int, default=32, help="held-out contexts of the decisions")
+    options.add_argument("--contexts", type=int, default=64, help="held-out contexts of the decisions")
+    options.add_argument("--held-out", type=int, default=128, help="windows of whole-sequence inverses")
+    options.add_argument("--matrices", type=int, default=24, help="contexts whose every position is queried")
+    options.add_argument("--integrated", action=argparse.BooleanOptionalAction, default=True)
     options.add_argument("--only", default="", help="families or measurements whose name holds one of these, by commas")
     given = options.parse_args()
     {"calibrate": calibrate, "measure": measure}[given.step](Bench(given))

@@ -143,7 +143,12 @@ def controls() -> str:
     seeds = {name: told for name, told in found["cross_seed"].items() if isinstance(told, dict)}
     rows = [[name, *(f"{told[key]:.3f}" for key in told)] for name, told in seeds.items()]
     rows.append(["GPT-2 in the paper, 4,096 windows", "0.912", "0.913", "0.824"])
-    head = ["family, 1,024 windows, seeds 123 and 321", "cosine", "profile cosine", "top-5 overlap"]
+    head = [
+        f"family, {found['cross_seed']['windows']:,} windows, seeds 123 and 321",
+        "cosine",
+        "profile cosine",
+        "top-5 overlap",
+    ]
     return text + "\n\n### Two calibrations\n\n" + table(head, rows)
 
 
