@@ -48,6 +48,7 @@ from sgfi.language import (
     transfer,
 )
 from sgfi.language.profiles import cosine
+from sgfi.store import read_manifest
 from sgfi.vision.models import LoadedModel, load_model
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "results" / "language"
@@ -202,6 +203,8 @@ def sequence(bench: Bench) -> dict[str, Any]:
 def routing(bench: Bench) -> dict[str, Any]:
     """Where the terminal token's inverse has its energy, in the two controlled benchmarks, with references."""
     words, templates = bench.polysemy, bench.agreement
+    shown = {"polysemy": list(map(vars, words)), "agreement": list(map(vars, templates))}
+    (OUT / "contexts.json").write_text(json.dumps(shown, indent=1) + "\n")
     subsets = matched_subsets(words)
     profiles: dict[str, tuple[Tensor, Tensor]] = {}
     x, y = (bench.embed(stacked(contexts)) for contexts in (words, templates))
@@ -238,13 +241,13 @@ def routing(bench: Bench) -> dict[str, Any]:
                         templates,
                     ),
                 }
-    shown = ["raw", *(f"{recipe.name} {stage}" for recipe in HEADLINE for stage in STAGES[1:])]
+    kept = ["raw", *(f"{recipe.name} {stage}" for recipe in HEADLINE for stage in STAGES[1:])]
     return {
         "contexts": {"polysemy": len(words), "agreement": len(templates)},
         "semantic": {name: tokens.semantic_summary(found, words) for name, found in semantic.items()},
         "syntactic": {name: tokens.syntactic_summary(found, templates) for name, found in syntactic.items()},
         "contrasts": contrasts,
-        "profiles": {name: [_rounded(part) for part in profiles[name]] for name in shown},
+        "profiles": {name: [_rounded(part) for part in profiles[name]] for name in kept},
     }
 
 
@@ -412,7 +415,14 @@ def base_terms(bench: Bench) -> dict[str, Any]:
     return found
 
 
+def calibrations(bench: Bench) -> dict[str, Any]:
+    """What each stage of each node read, what it was to explain, the ridge and the honest error."""
+    every = bench.known(*HEADLINE, *COMPARED, *RESEEDED, *MLP, *LAYERS)
+    return {recipe.name: read_manifest(bench.cache / recipe.name)["calibration"] for recipe in every}
+
+
 MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
+    "calibrations": calibrations,
     "base_terms": base_terms,
     "sequence": sequence,
     "routing": routing,
@@ -425,9 +435,6 @@ MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
 
 def measure(bench: Bench) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
-    told = {"polysemy": bench.polysemy, "agreement": bench.agreement}
-    shown = {name: [vars(context) for context in contexts] for name, contexts in told.items()}
-    (OUT / "contexts.json").write_text(json.dumps(shown, indent=1) + "\n")
     for name, run in MEASUREMENTS.items():
         if bench.wanted(name):
             print(name, flush=True)

@@ -23,6 +23,10 @@ PAPER_ROUTING = {
 }
 """GPT-2 small, mean of two calibrations: cue - random, target mass, agreement/attractor grammatical, ungrammatical."""
 
+FUNCTION_WORDS = frozenset(
+    "the a an and or of to in on at by for from with as his her its my that it is was had there".split()
+)
+
 
 def read(name: str) -> dict[str, Any] | None:
     file = OUT / f"{name}.json"
@@ -100,6 +104,26 @@ def routing() -> str:
     return text + "\n\n" + table(head, rows)
 
 
+def words() -> str:
+    """Who gets the energy: declared cues, function words, the target, in the polysemy contexts."""
+    found = read("routing")
+    if found is None:
+        return ""
+    contexts = json.loads((OUT / "contexts.json").read_text())["polysemy"]
+    rows = []
+    for name, (profiles, _) in found["profiles"].items():
+        shares = [_shares(profile, context) for profile, context in zip(profiles, contexts, strict=True)]
+        rows.append([short(name), *(f"{sum(column) / len(column):.3f}" for column in zip(*shares, strict=True))])
+    head = ["mean energy in the 72 polysemy contexts", "declared cues", "function words", "first position", "target"]
+    return table(head, rows)
+
+
+def _shares(profile: list[float], context: dict[str, Any]) -> tuple[float, ...]:
+    plain = [token.strip().lower() for token in context["tokens"][:-1]]
+    function = sum(share for share, token in zip(profile, plain, strict=False) if token in FUNCTION_WORDS)
+    return sum(profile[cue] for cue in context["cues"]), function, profile[0], profile[-1]
+
+
 def _paper_row(name: str) -> str:
     """Which of the paper's rows a method answers to; only its own family as it calibrates it does."""
     if name.startswith("paper-true") and "s123" in name and "c4096" in name:
@@ -141,6 +165,8 @@ def controls() -> str:
     rows.append(["GPT-2 in the paper", "0 (exact)", "0.426", "0.427"])
     text += "\n\n### Energy after the queried position, all positions\n\n" + table(["family", *STAGES], rows)
     seeds = {name: told for name, told in found["cross_seed"].items() if isinstance(told, dict)}
+    if not seeds:
+        return text
     rows = [[name, *(f"{told[key]:.3f}" for key in told)] for name, told in seeds.items()]
     rows.append(["GPT-2 in the paper, 4,096 windows", "0.912", "0.913", "0.824"])
     head = [
@@ -323,7 +349,7 @@ def _save(figure: Any, name: str) -> None:
 
 
 def main() -> None:
-    parts = [part() for part in (sequence, routing, controls, layers, decisions, mlp, base_terms)]
+    parts = [part() for part in (sequence, routing, words, controls, layers, decisions, mlp, base_terms)]
     head = "# Language results\n\nWritten by `python -m benchmarks.language_tables` from the JSON files here."
     (OUT / "tables.md").write_text("\n\n".join([head, *filter(None, parts)]) + "\n")
     figures()

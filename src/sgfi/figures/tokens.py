@@ -112,6 +112,7 @@ def dot_intervals(groups: Mapping[str, Mapping[str, Mapping[str, float]]], title
         axes.axvline(0, color=LIGHT.faint, lw=0.7, ls="--")
         axes.set_title(name, fontsize=8)
         axes.tick_params(labelsize=7, labelleft=place == 1)
+        axes.locator_params(axis="x", nbins=5)
     assert first is not None
     first.set_yticks(range(len(rows)), rows)
     first.invert_yaxis()
