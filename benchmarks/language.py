@@ -360,7 +360,7 @@ def mlp(bench: Bench) -> dict[str, Any]:
     """The whole layer-6 MLP output to embeddings; other lengths; and the display interface."""
     held = bench.held_out.ids[: bench.given.held_out]
     x = bench.embed(held)
-    fitted = bench.embed(bench.calibration(SEEDS[0], min(256, bench.given.windows)).ids)
+    fitted = bench.embed(bench.calibration(SEEDS[0], min(2 * bench.given.held_out, bench.given.windows)).ids)
     found: dict[str, Any] = {}
     for recipe in bench.known(*MLP):
         family = bench.family(recipe)
@@ -387,7 +387,7 @@ def mlp(bench: Bench) -> dict[str, Any]:
 
 def _moved(bench: Bench, family: sgfi.MapFamily, size: int) -> dict[str, float]:
     taken = [bench.calibration(seed, bench.given.windows) for seed in SEEDS]
-    windows = draw(bench.ids, 64, size, 11, taken)
+    windows = draw(bench.ids, max(1, bench.given.held_out // 2), size, 11, taken)
     there = family if size == bench.given.length else transfer(family, bench.graph(LAYER, size))
     return _means(tokens.sequence_quality(there, windows.ids, bench.embed(windows.ids), bench.table, "final"))
 
