@@ -460,7 +460,7 @@ def _patch_product(x: Tensor, weight: Tensor) -> Linear:
 
 @rule("relu")
 def _relu(call: Call, at: Place, item: int | None) -> Linear:
-    slope = (call.out > 0).to(call.out.dtype)
+    slope = call.out.sign()
     return Linear(lambda t: t * slope, lambda c: c * slope)
 
 
@@ -530,7 +530,7 @@ def _softmax(call: Call, at: Place, item: int | None) -> Linear | None:
 def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]) -> Step | None:
     q, k, v = (call[key] for key in ("query", "key", "value"))
     names = [name for name, _ in places]
-    if "attn_mask" in names or call["dropout_p"] or call.get("enable_gqa", False) or q.shape[:-2] != v.shape[:-2]:
+    if "attn_mask" in names or call["dropout_p"] or len({one.shape[:-2] for one in (q, k, v)}) > 1:
         return None
     scale = call.get("scale") or 1 / math.sqrt(q.shape[-1])
     mask = call["attn_mask"]
@@ -543,23 +543,43 @@ def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]
         call.out, p = aten._scaled_dot_product_attention_math(q, k, v, mask, 0.0, call["is_causal"], scale=scale)
     q, k = q * scale, k * scale  # the derivative reads them only so
 
+    # Directions stand beside the rows, (..., N, Q, d): each head makes one product for all of them.
+
+    def rows(t: Tensor, matrix: Tensor) -> Tensor:
+        """(..., N, Q, a) times what all directions share, (..., a, b) -> (..., N, Q, b)."""
+        return (t.flatten(-3, -2) @ matrix).unflatten(-2, t.shape[-3:-1])
+
+    def soften(t: Tensor) -> Tensor:
+        return _softened(t, p.unsqueeze(-2), -1)
+
     def push(tangents: Sequence[Tensor | None]) -> Tensor | None:
         given = {name: t for name, t in zip(names, tangents, strict=True) if t is not None}
-        total = p @ given["value"] if "value" in given else None
-        scores = given["query"] @ k.mT if "query" in given else None
+        parts, scores = [], []
+        if "query" in given:
+            scores.append(rows(given["query"].movedim(0, -2), k.mT))
         if "key" in given:
-            more = q @ given["key"].mT
-            scores = more if scores is None else scores + more
-        if scores is None:
-            return total
-        mixed = _softened(scores, p, -1) @ v
-        return mixed if total is None else total + mixed
+            stacked = given["key"].movedim(0, -3)  # (..., Q, N, d)
+            scores.append((q @ stacked.flatten(-3, -2).mT).unflatten(-1, stacked.shape[-3:-1]))
+        if scores:
+            parts.append(rows(soften(scores[0] if len(scores) == 1 else scores[0] + scores[1]), v))
+        if "value" in given:
+            stacked = given["value"].movedim(0, -2)  # (..., N, Q, d)
+            parts.append((p @ stacked.flatten(-2)).unflatten(-1, stacked.shape[-2:]))
+        return (parts[0] if len(parts) == 1 else parts[0] + parts[1]).movedim(-2, 0)
 
     def pull(c: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         want = dict(zip(names, wanted, strict=True))
-        scores = _softened(c @ v.mT, p, -1) if want.get("query") or want.get("key") else c
-        made = {"query": lambda: scores @ k, "key": lambda: scores.mT @ q, "value": lambda: p.mT @ c}
-        return [made[name]() if want[name] else None for name in names]
+        c = c.movedim(0, -2).contiguous()  # (..., N, Q, d)
+        found: dict[str, Tensor] = {}
+        if want.get("query") or want.get("key"):
+            scores = soften(rows(c, v.mT))
+        if want.get("query"):
+            found["query"] = rows(scores, k).movedim(-2, 0)
+        if want.get("key"):
+            found["key"] = (scores.flatten(-2).mT @ q).unflatten(-2, scores.shape[-2:]).movedim(-3, 0)
+        if want.get("value"):
+            found["value"] = (p.mT @ c.flatten(-2)).unflatten(-1, c.shape[-2:]).movedim(-2, 0)
+        return [found.get(name) for name in names]
 
     return Step(nodes, push, pull)
 
