@@ -16,7 +16,7 @@ from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
 from sgfi.experiments.measures.registry import batches, measure
 from sgfi.experiments.page import results_page
-from sgfi.experiments.results import FILE, Verdict, summarise, verdicts
+from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
 from sgfi.figures.experiments import experiment_figure
 from sgfi.vision.models import load_model
@@ -189,6 +189,12 @@ def test_undefined_numbers_are_counted_and_left_out() -> None:
     assert found["mean"] == 2 and found["undefined"] == 1 and found["values"] == [1, None, 3]
     assert summarise([float("nan")], 50)["mean"] is None and summarise(0.5, 50) == {"mean": 0.5}
     assert summarise([], 50)["mean"] is None
+
+
+def test_numbers_are_short_and_tell_what_matters() -> None:
+    assert [number(v) for v in (0.0, 0.12345, 12345.6, 1e-5, 1.0, 0.9999999, None)] == [
+        *("0.000", "0.123", "12346", "1.0e-05", "1.000", "0.9999999", "undefined")
+    ]
 
 
 def test_claims_are_judged_on_numbers(ran: Ran) -> None:

@@ -137,9 +137,11 @@ def _named(address: str, variant: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three figures, more where the number is tiny."""
+    """Three figures, more where the number is tiny or next to one."""
     if value is None or not math.isfinite(value):
         return "undefined"
+    if 0 < abs(1 - abs(value)) < 5e-4:
+        return f"{value:.7g}"
     if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3f}"
     return f"{value:.1e}"
