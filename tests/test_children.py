@@ -71,9 +71,10 @@ def test_stages_go_on_while_the_honest_error_falls_and_then_stop() -> None:
             assert after["missed_before"] == pytest.approx(before["missed_after"], rel=1e-9)
 
 
-def test_zero_and_linearity_hold_for_the_best_settings() -> None:
+@pytest.mark.parametrize("children", ["online", "honest"])
+def test_zero_and_linearity_hold_for_the_best_settings(children: str) -> None:
     plan, batches = setup()
-    family = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    family = sgfi.calibrate(plan, batches, progress=False, **{**BEST, "children": children})  # type: ignore[arg-type]
     x = batches[0][:3]
     top = sgfi.invert(family, x).states["three"]
     assert torch.equal(sgfi.invert(family, x, terminal=torch.zeros_like(top)).value, torch.zeros_like(x))

@@ -28,7 +28,7 @@ class NodeQuality:
     name: str
     channels: int
     unseen: tuple[float, ...]
-    """Missed after each map, by maps that had not seen the sample."""
+    """Missed after each map by one that had not seen the sample (online, earlier maps of the node had)."""
     seen: float
     """Missed after the last map by the maps as they are, on the samples they were fitted to."""
     lost: float
