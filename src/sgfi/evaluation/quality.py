@@ -38,7 +38,7 @@ class NodeQuality:
 def quality(manifest: Mapping[str, Any]) -> list[NodeQuality]:
     """Every fitted node, from the target to the input."""
     told = manifest["calibration"]["diagnostics"]
-    if not all(stages and "missed_after" in stages[-1] for stages in told.values()):
+    if not all(stages and "missed_seen" in stages[-1] for stages in told.values()):
         raise StoreError(
             "maps that were fitted with errors on samples left out",
             f"{manifest['calibration']['children']} children with a ridge of {manifest['calibration']['ridge']}",
