@@ -212,7 +212,7 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
 
 def told_command() -> str:
     """The command as it was typed, for the record; inside a program, the command's name."""
-    words = sys.argv[1:] if sys.argv and Path(sys.argv[0]).name in ("sgfi", "-c") else []
+    words = sys.argv[1:] if sys.argv and Path(sys.argv[0]).name in ("sgfi", "-c", "__main__.py") else []
     return " ".join(["sgfi", *words])
 
 
