@@ -44,7 +44,9 @@ def calibrate(
     ] = options.Children.online,
     stages: Annotated[
         str,
-        typer.Option(help="Maps per node, 2 being the paper's G and D, or 'auto': while they help (honest children)."),
+        typer.Option(
+            help="Maps per node, 2 being the paper's G and D, or 'auto': while they help (online or honest children)."
+        ),
     ] = "2",
     operator: Annotated[
         str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
