@@ -203,7 +203,7 @@ def test_calibrate_forced_takes_an_empty_folder(sgfi_command, model, place, tmp_
         (["--data", "photos", "--stages", "1.5"], 2),
         (["--data", "photos", "--ridge", "-1", "--target", "three", "--boundaries", "one"], 7),
         (["--data", "photos", "--ridge", "auto", "--children", "true"], 7),
-        (["--data", "photos", "--stages", "auto", "--children", "online"], 7),
+        (["--data", "photos", "--stages", "auto", "--children", "true"], 7),
     ],
 )
 def test_calibrate_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, words, code) -> None:

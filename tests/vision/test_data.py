@@ -111,7 +111,7 @@ def test_text_becomes_embedded_windows(tmp_path: Path) -> None:
         nn.Identity(),
         None,
         (3, 4),
-        tokenizer=lambda text: {"input_ids": list(range(len(text.split())))},
+        tokenizer=lambda text, **_: {"input_ids": list(range(len(text.split())))},
         embed=table,
     )
     batches = text_batches(path, loaded, 8, None)
