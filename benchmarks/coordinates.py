@@ -33,7 +33,7 @@ def main() -> None:
             seconds = [found["seconds"][way]["cpu"] for way in ("single", "sweep")]
             rows.append([width, target, *seconds, found["cpu"], found["wall"]])
     head = ["width", "target", "one query (cpu s)", "49 queries in one sweep (cpu s)", "ratio, cpu", "ratio, clock"]
-    write("coordinates", {**vars(given), "queries": 49, "results": results}, table(head, rows))
+    write(f"coordinates_{given.threads}_threads", {**vars(given), "queries": 49, "results": results}, table(head, rows))
 
 
 def fitted(width: int, depth: int, samples: int) -> tuple[sgfi.MapFamily, torch.Tensor]:
