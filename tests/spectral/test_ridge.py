@@ -7,20 +7,22 @@ import torch
 from torch import Tensor
 
 from sgfi.spectral import Moments, Partition, operator_named
-from sgfi.spectral.prior import GRID, shared
+from sgfi.spectral.prior import GRID, OWN, shared
 from sgfi.spectral.ridge import chosen, fixed
 
 BINS, CHANNELS, SAMPLES = 3, 4, 9
+MANY = 14
+"""Channels, more than samples."""
 
 
-def spectra(noise: float = 0.5) -> tuple[Tensor, Tensor]:
-    to = torch.randn(BINS, CHANNELS, CHANNELS, dtype=torch.complex128)
-    x = torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
-    return x, to @ x + noise * torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
+def spectra(noise: float = 0.5, channels: int = CHANNELS) -> tuple[Tensor, Tensor]:
+    to = torch.randn(BINS, channels, channels, dtype=torch.complex128)
+    x = torch.randn(BINS, channels, SAMPLES, dtype=torch.complex128)
+    return x, to @ x + noise * torch.randn(BINS, channels, SAMPLES, dtype=torch.complex128)
 
 
 def moments(x: Tensor, y: Tensor) -> Moments:
-    found = Moments.empty(Partition.of("singleton", BINS), CHANNELS, x.dtype)
+    found = Moments.empty(Partition.of("singleton", BINS), x.shape[1], x.dtype)
     found.update(x, y)
     return found
 
@@ -31,7 +33,7 @@ def refitted(x: Tensor, y: Tensor, shift: float) -> Tensor:
     for left_out in range(SAMPLES):
         rest = [sample for sample in range(SAMPLES) if sample != left_out]
         one, two = x[:, :, rest], y[:, :, rest]
-        normal = one @ one.mH + SAMPLES * shift * torch.eye(CHANNELS)
+        normal = one @ one.mH + SAMPLES * shift * torch.eye(x.shape[1])
         out[:, :, left_out] = (two @ one.mH @ torch.linalg.inv(normal) @ x[:, :, left_out, None])[..., 0]
     return out
 
@@ -46,15 +48,22 @@ def test_leverage_tells_what_a_fit_without_the_sample_predicts(relative: float) 
     torch.testing.assert_close(unseen, refitted(x, y, moments(x, y).ridge(relative)))
 
 
-def test_the_chosen_ridge_is_the_one_that_refitting_would_choose() -> None:
-    """For what the map of all bins leaves of samples it has not seen."""
-    x, y = spectra(noise=3.0)
+@pytest.mark.parametrize(("channels", "noise"), [(CHANNELS, 3.0), (MANY, 0.1)])
+def test_the_chosen_ridge_is_the_one_that_refitting_would_choose(channels: int, noise: float) -> None:
+    """For what the map of all bins leaves of samples it has not seen; with fewer samples than channels too."""
+    torch.manual_seed(3)
+    x, y = spectra(noise, channels)
     found = moments(x, y)
     batches = [(x[..., :5], y[..., :5]), (x[..., 5:], y[..., 5:])]
     prior = shared(batches)
     left = y - prior.unseen(x, y)
     shifts = [relative * found.ridge(1.0) for relative in GRID]
     errors = torch.stack([(refitted(x, left, shift) - left).abs().square().sum((1, 2)) for shift in shifts])
+    for row, relative in enumerate(GRID):
+        whitener = fixed(moments(x, left), relative, whiten=True).whitener
+        assert whitener is not None
+        leverage = (whitener @ x).abs().square().sum(1) / SAMPLES
+        errors[row, leverage.amax(1) > OWN] = torch.inf  # mere repetition of a sample is not considered
     best = torch.tensor(shifts)[errors.argmin(0)]
     fit = chosen(moments(x, y), batches, whiten=True)
     usable = errors.min(0).values < left.abs().square().sum((1, 2))
@@ -63,6 +72,20 @@ def test_the_chosen_ridge_is_the_one_that_refitting_would_choose() -> None:
     one = int(usable.nonzero()[0])
     same = fixed(moments(x, left), float(fit.ridge[one]) / found.ridge(1.0), whiten=True)
     torch.testing.assert_close(fit.gain[one], same.gain[one] + prior.gain)
+    assert fit.whitener is not None and same.whitener is not None
+    assert fit.whitener.shape == (BINS, min(channels, SAMPLES), channels)
+    torch.testing.assert_close((fit.whitener[one] @ x[one]).norm(dim=0), (same.whitener[one] @ x[one]).norm(dim=0))
+
+
+def test_fewer_samples_than_channels_and_some_of_them_alike() -> None:
+    """Axes that no sample has: neither divided by nor invented."""
+    x, y = spectra(channels=MANY)
+    x[..., 1], y[..., 1] = x[..., 0], y[..., 0]
+    x[1] = 0
+    fit = chosen(moments(x, y), [(x, y)], whiten=True)
+    assert torch.isfinite(fit.gain).all() and fit.whitener is not None and torch.isfinite(fit.whitener).all()
+    assert fit.prior is not None
+    torch.testing.assert_close(fit.gain[1], fit.prior.gain.to(fit.gain))
 
 
 def test_leaving_out_reaches_through_the_prior() -> None:

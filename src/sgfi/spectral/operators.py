@@ -34,7 +34,7 @@ class Solution:
     ridge: Tensor
     """(K,) the shift added to each group's diagonal."""
     whitener: Tensor | None = None
-    """(K, W, W), see :class:`~sgfi.spectral.ridge.Fit`."""
+    """(K, r, W), see :class:`~sgfi.spectral.ridge.Fit`."""
     strong: Tensor | None = None
     """See :func:`~sgfi.spectral.packed.strongest`."""
     prior: Prior | None = None

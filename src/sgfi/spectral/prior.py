@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sgfi.spectral.devices import wide
+from sgfi.spectral.sketch import Sketch
 
 FLOOR = 1e-30
 OWN = 0.95
@@ -94,10 +95,12 @@ def _moments(samples: Samples, weight: Tensor) -> tuple[Tensor, Tensor]:
 def _leave_one_out_errors(
     samples: Samples, weight: Tensor, values: Tensor, vectors: Tensor, turned: Tensor, shifts: list[float], total: int
 ) -> list[float]:
-    """By candidate: summed squared leave-one-out residuals."""
+    """By candidate: summed squared leave-one-out residuals (of a sketch of the channels)."""
     errors = [0.0] * len(shifts)
+    sketch = Sketch.of(len(turned), like=turned)
+    turned = sketch(turned)
     for x, y in samples:
-        one, two = vectors.mT @ _columns(x, weight), _columns(y, weight)
+        one, two = vectors.mT @ _columns(x, weight), sketch(_columns(y, weight))
         power, parts = one.square(), (-1, 1 + x.is_complex())
         for candidate, shift in enumerate(shifts):
             held = 1 / (values + shift).unsqueeze(-1)

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from sgfi.spectral.devices import DOUBLE, wide
-from sgfi.spectral.moments import Moments
+from sgfi.spectral.moments import FLOOR, Moments
 from sgfi.spectral.prior import GRID, OWN, Prior, Samples, shared
+from sgfi.spectral.sketch import Sketch
 
 SOLVE_BYTES = 64 << 20
 """Workspace of one chunk of solves, unless a single group needs more."""
@@ -26,7 +27,7 @@ class Fit:
     ridge: Tensor
     """(K,) the shift added to each group's diagonal; infinite where nothing is better than any map of its own."""
     whitener: Tensor | None
-    """(K, W, W): ``|whitener x|^2 / columns`` is the leverage of a sample's spectrum x."""
+    """(K, r, W), r at most W: ``|whitener x|^2 / columns`` is the leverage of a sample's spectrum x."""
     prior: Prior | None = None
     """What the gains were held toward, if not toward zero."""
 
@@ -60,15 +61,69 @@ def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
     left = _Left(samples, prior)
     if prior is not None:
         moments.replace_targets(left)
-    values = torch.empty(moments.xx.shape[:2], dtype=moments.energy.dtype, device=moments.xx.device)
+    axes = _axes(moments, samples)
+    shifts = torch.tensor([*GRID, torch.inf]) * moments.ridge(1.0)
+    best = _leave_one_out_errors(moments, axes, left, shifts).argmin(0).cpu()
+    return _solved(moments, axes, shifts[best], whiten, prior)
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """The principal axes of each group's sources: as many as they have columns, where these are fewer than W."""
+
+    values: Tensor
+    """(K, r) eigenvalues of ``xx``."""
+    vectors: Tensor
+    """(K, W, r) V."""
+    turned: Tensor
+    """(K, C, r) ``yx V``."""
+
+
+def _axes(moments: Moments, samples: Samples) -> _Axes:
+    groups, width = moments.xx.shape[:2]
+    few = moments.partition.kind == "singleton" and moments.count < width
+    rank = moments.count if few else width
+    values = torch.empty(groups, rank, dtype=moments.energy.dtype, device=moments.xx.device)
+    # Both overwrite the moments from the front, no faster than these are read.
+    vectors, turned = (_front(moment, rank) for moment in (moments.xx, moments.yx))
+    if few:
+        _gather(moments, samples, vectors)
     for part, dtype in parts(moments):
         xx, yx = moments.mean(part, dtype)
-        found, vectors = torch.linalg.eigh(xx)
-        values[part] = found.clamp(min=0)
-        moments.xx[part], moments.yx[part] = vectors, yx @ vectors
-    shifts = torch.tensor([*GRID, torch.inf]) * moments.ridge(1.0)
-    best = _leave_one_out_errors(moments, left, values.to(moments.xx.real.dtype), shifts).argmin(0).cpu()
-    return _solved(moments, values, shifts[best], whiten, prior)
+        values[part], found = _few(vectors[part].to(dtype)) if few else _all(xx)
+        vectors[part], turned[part] = found, yx @ found
+    return _Axes(values, vectors, turned)
+
+
+def _front(moment: Tensor, rank: int) -> Tensor:
+    """The first numbers of a moment's storage as ``(K, rows, rank)``."""
+    groups, rows, _ = moment.shape
+    return moment.view(-1)[: groups * rows * rank].view(groups, rows, rank)
+
+
+def _gather(moments: Moments, samples: Samples, columns: Tensor) -> None:
+    """All sources side by side, ``(K, W, samples)``."""
+    start = 0
+    for x, y in samples:
+        for _, one, _ in moments.pooled(x, y):
+            columns[..., start : start + one.shape[-1]] = one
+            start += one.shape[-1]
+
+
+def _all(xx: Tensor) -> tuple[Tensor, Tensor]:
+    """From ``xx`` itself."""
+    values, vectors = torch.linalg.eigh(xx)
+    return values.clamp(min=0), vectors
+
+
+def _few(columns: Tensor) -> tuple[Tensor, Tensor]:
+    """From fewer columns than channels: their inner products have the same eigenvalues, and far fewer of them."""
+    count = columns.shape[-1]
+    values, vectors = torch.linalg.eigh(columns.mH @ columns / count)
+    values = values.clamp(min=0)
+    lengths = (values * count).sqrt()
+    told = lengths > torch.finfo(lengths.dtype).eps ** 0.5 * lengths.amax(-1, keepdim=True)  # the rest is rounding
+    return values * told, columns @ (vectors * (told / lengths.clamp(min=FLOOR)).unsqueeze(-2))
 
 
 @dataclass(frozen=True)
@@ -83,36 +138,39 @@ class _Left:
             yield x, y if self.prior is None else y - self.prior.unseen(x, y)
 
 
-def _leave_one_out_errors(moments: Moments, samples: Samples, values: Tensor, shifts: Tensor) -> Tensor:
+def _leave_one_out_errors(moments: Moments, axes: _Axes, samples: Samples, shifts: Tensor) -> Tensor:
     """(candidates, K) summed squared leave-one-out residuals; the last candidate is no map of its own."""
     errors = torch.zeros(len(shifts), len(moments.groups), dtype=moments.energy.dtype, device=moments.xx.device)
+    values = axes.values.to(axes.vectors.real.dtype)
     columns = moments.columns.to(values.dtype).reshape(-1, 1, 1)
+    sketch = Sketch.of(axes.turned.shape[1], like=axes.turned)
+    mapped = sketch(axes.turned)  # (K, rows, r)
     for x, y in samples:
         for place, one, two in moments.pooled(x, y):
-            turned = moments.xx[place].mH @ one  # (K, C, B)
-            power = turned.abs().square()
-            errors[-1, place] += two.abs().square().sum((1, 2))
+            turned = axes.vectors[place].mH @ one  # (K, r, B)
+            power, told = turned.abs().square(), sketch(two)
+            errors[-1, place] += told.abs().square().sum((1, 2))
             for candidate, shift in enumerate(shifts[:-1].tolist()):
                 weight = 1 / (values[place] + shift).unsqueeze(-1)
                 leverage = (power * weight).sum(1, keepdim=True) / columns[place]
-                missed = (two - moments.yx[place] @ (turned * weight)) / (1 - leverage.clamp(max=OWN))
+                missed = (told - mapped[place] @ (turned * weight)) / (1 - leverage.clamp(max=OWN))
                 error = missed.abs().square().sum((1, 2))
                 errors[candidate, place] += torch.where(leverage.amax((1, 2)) <= OWN, error, torch.inf)
     return errors
 
 
-def _solved(moments: Moments, values: Tensor, ridge: Tensor, whiten: bool, prior: Prior | None) -> Fit:
-    """Gains and whiteners from the eigenvectors that :func:`chosen` left in the moments."""
+def _solved(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, prior: Prior | None) -> Fit:
+    """Gains and whiteners from the axes."""
     gains = torch.empty_like(moments.yx)
-    whiteners = torch.empty_like(moments.xx) if whiten else None
+    whiteners = axes.vectors.new_empty(axes.vectors.mT.shape) if whiten else None
     for part, _ in parts(moments):
-        weight = 1 / (values[part] + ridge[part, None].to(values.device)).unsqueeze(-2)  # (K, 1, C)
-        weight = weight.to(moments.xx.real.dtype)
-        gains[part] = (moments.yx[part] * weight) @ moments.xx[part].mH
+        weight = 1 / (axes.values[part] + ridge[part, None].to(axes.values.device)).unsqueeze(-2)  # (K, 1, r)
+        weight = weight.to(axes.vectors.real.dtype)
+        gains[part] = (axes.turned[part] * weight) @ axes.vectors[part].mH
         if prior is not None:
             gains[part] += prior.gain
         if whiteners is not None:
-            whiteners[part] = (moments.xx[part] * weight.sqrt()).mH
+            whiteners[part] = (axes.vectors[part] * weight.sqrt()).mH
     return Fit(gains, ridge, whiteners, prior)
 
 
