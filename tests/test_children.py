@@ -71,6 +71,29 @@ def test_stages_go_on_while_the_honest_error_falls_and_then_stop() -> None:
             assert after["missed_before"] == pytest.approx(before["missed_after"], rel=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 7, 24])
+@pytest.mark.parametrize("ridge", [0.1, "auto"])
+def test_what_stages_are_chosen_on_is_in_no_fit(size: int, ridge: float | str) -> None:
+    plan, batches = setup()
+    x = torch.cat(batches)
+    out = torch.arange(len(x)) % 8 == 7
+    family = sgfi.calibrate(plan, x.split(size), ridge, "online", stages="auto", progress=False)
+    without = sgfi.calibrate(plan, [x[~out]], ridge, "online", stages=1, progress=False)
+    assert family.samples == without.samples == 21
+    torch.testing.assert_close(weights(family)[-len(family.maps["two"])], weights(without)[-1])
+    states = sgfi.invert(family, x[out]).states
+    for name in plan.fitted:
+        (true,) = plan.graph.program(("input",), (name,))(x[out]) if name != "input" else (x[out],)
+        left = (true - states[name]).square().sum() / len(true)
+        assert family.diagnostics[name][-1]["missed_after"] == pytest.approx(float(left), rel=1e-6)
+
+
+def test_too_few_samples_to_hold_any_out() -> None:
+    plan, batches = setup()
+    with pytest.raises(CalibrationError, match="at least 8 samples"):
+        sgfi.calibrate(plan, [batches[0]], children="online", stages="auto", progress=False)
+
+
 @pytest.mark.parametrize("children", ["online", "honest"])
 def test_zero_and_linearity_hold_for_the_best_settings(children: str) -> None:
     plan, batches = setup()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sgfi.batches import Batches
 from sgfi.boundaries import Plan
@@ -30,7 +31,9 @@ Maps = dict[str, tuple[WienerMap, ...]]
 MOST_STAGES = 8
 """Where ``stages="auto"`` ends at the latest."""
 WORTHWHILE = 1e-3
-"""``stages="auto"`` keeps a further map only if it lowers the honest error by this share."""
+"""``stages="auto"`` keeps a further map only if it lowers the error of the samples held out by this share."""
+HELD_OUT = 8
+"""``stages="auto"`` fits on all samples but every eighth, and judges a further map on these."""
 
 
 @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
@@ -57,7 +60,8 @@ def calibrate(
     same with states cross-fitted by leave-one-out, so that no state comes from maps that saw its sample. ``ridge`` is
     relative (the paper: 0.01) or, with online or honest children, ``"auto"``: chosen per node, stage and group of bins
     by leave-one-out, the groups held toward one map of all of them. ``stages`` counts the maps per node, ``G_v`` and
-    ``stages - 1`` corrections; online or honest, ``"auto"`` goes on as long as the error on samples left out falls.
+    ``stages - 1`` corrections; online or honest, ``"auto"`` holds every eighth sample out of all fits and goes on as
+    long as the error of these falls.
 
     ``memory`` bounds the working memory (moments, unfinished maps, carried states) beside the model's own forward;
     nodes are scheduled into as many passes over the data as it takes. ``checkpoint`` names a folder where finished
@@ -75,6 +79,12 @@ def calibrate(
     team = assemble(distributed, plan.graph.device)
     data = Batches(plan, batches, team)
     job = _Job(plan, data, ridge, children, most, _budget(memory, team), selective=stages == "auto", team=team)
+    if job.selective and data.samples < HELD_OUT:
+        raise CalibrationError(
+            f'at least {HELD_OUT} samples with stages="auto", of which one in {HELD_OUT} is held out',
+            str(data.samples),
+            "Give more data, or a number of stages.",
+        )
     team.agree(job.signature())
     ledger = team.in_turn(lambda: _ledger(job, checkpoint))
     states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)
@@ -101,7 +111,7 @@ def calibrate(
         maps={name: finished[name][0] for name in plan.fitted},
         ridge=ridge,
         children=children,
-        samples=job.data.samples,
+        samples=job.fitted,
         fingerprint=job.model,
         diagnostics={name: finished[name][1] for name in plan.fitted},
         provenance=told,
@@ -146,11 +156,11 @@ def _check_plan(plan: Plan, ridge: float | str, children: str, stages: int | str
                 f"{operator.name!r} at {name!r}",
                 "Give this plan a number.",
             )
-        if (children == "honest" or stages == "auto") and not operator.tells_leverage:
+        if children == "honest" and not operator.tells_leverage:
             raise CalibrationError(
-                'an operator whose leverage is known with children="honest" or stages="auto"',
+                'an operator whose leverage is known with children="honest"',
                 f"{operator.name!r} at {name!r}",
-                'Use children="online" with a number of stages, or the full or diagonal operator.',
+                'Use children="online", or the full or diagonal operator.',
             )
 
 
@@ -200,7 +210,7 @@ class _Job:
     stages: int
     budget: int
     selective: bool = False
-    """Whether a further map is kept only if it lowers the honest error."""
+    """Whether samples are held out, and a further map is kept only if it lowers their error."""
     team: Team = field(default_factory=Team)
     dtype: torch.dtype = field(init=False)
     model: str = field(init=False)
@@ -220,6 +230,22 @@ class _Job:
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def fitted(self) -> int:
+        return self.data.samples - (self.data.samples // HELD_OUT if self.selective else 0)
+
+    def fits(self, place: int) -> slice | Tensor:
+        return ~self._held_out(place) if self.selective else slice(None)
+
+    def judges(self, place: int) -> slice | Tensor:
+        return self._held_out(place) if self.selective else slice(None)
+
+    def _held_out(self, place: int) -> Tensor:
+        """(B,) true for every eighth sample of all batches in a row."""
+        start, size = sum(self.data.sizes[:place]), self.data.sizes[place]
+        numbers = torch.arange(start, start + size, device=self.plan.graph.device)
+        return numbers % HELD_OUT == HELD_OUT - 1
+
     def map_bytes(self, name: str) -> int:
         """Bytes of one map of a node."""
         boundary = self.plan.boundary[name]
@@ -235,7 +261,7 @@ class _Job:
     def held(self, name: str) -> int:
         """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
         boundary = self.plan.boundary[name]
-        copies = self.stages + 1 + (self.children == "honest" or self.selective or self.ridge == "auto")
+        copies = self.stages + 1 + (self.children == "honest" or self.ridge == "auto")
         solving = boundary.operator.full * workspace(
             boundary.partition.count, boundary.width, boundary.basis.dtype(self.dtype)
         )
@@ -369,8 +395,8 @@ def _pass(
             observed = source(local, found, seeds, y)
             point.release(name)
             target = point.values[name] if y is None else point.values[name] - y
-            boundary = plan.boundary[name]
-            moments[name].update(boundary.reads(observed), boundary.basis.analyse(target))
+            boundary, fitted = plan.boundary[name], job.fits(place)
+            moments[name].update(boundary.reads(observed[fitted]), boundary.basis.analyse(target[fitted]))
             _check_finite(name, moments[name], place, point)
             states.observed(place, name, observed, target)
     return moments

@@ -31,9 +31,9 @@ class Missed(NamedTuple):
 
     before: float
     after: float
-    """Had the map not seen the sample."""
+    """Of a sample that the map has not seen: one held out, or one whose own share in the map is taken off."""
     seen: float
-    """After the map as it is."""
+    """Of the samples that it was fitted to."""
 
 
 class Job(Protocol):
@@ -46,6 +46,16 @@ class Job(Protocol):
 
     @property
     def data(self) -> Batches: ...
+
+    @property
+    def fitted(self) -> int:
+        """How many samples the maps are fitted to."""
+
+    def fits(self, place: int) -> slice | Tensor:
+        """Which samples of a batch the maps are fitted to."""
+
+    def judges(self, place: int) -> slice | Tensor:
+        """Which samples of a batch tell what a map misses."""
 
     def spare(self) -> int: ...
 
@@ -100,7 +110,8 @@ class OnlineChildren(TrueChildren):
 
     def __init__(self, job: Job) -> None:
         self._job, self._plan = job, job.plan
-        self.whiten = self.whiten or job.selective or job.ridge == "auto"
+        self.whiten = self.whiten or job.ridge == "auto"
+        self._tells = self.whiten or job.selective
         self._carry = Carry(job.spare())
         self._last_reader = {child: name for name in reversed(job.plan.fitted) for child in job.plan.children(name)}
 
@@ -133,7 +144,7 @@ class OnlineChildren(TrueChildren):
 
     def observed(self, place: int, name: str, found: Tensor, target: Tensor) -> None:
         self._carry.put(_source(name), place, found)
-        if self.whiten:
+        if self._tells:
             self._carry.put(_target(name), place, target)
 
     def samples(self, name: str) -> Samples:
@@ -142,8 +153,11 @@ class OnlineChildren(TrueChildren):
     def _spectra(self, name: str) -> Iterator[tuple[Tensor, Tensor]]:
         boundary = self._plan.boundary[name]
         for place in range(len(self._job.data.sizes)):
-            found, target = (self._from_reader(key, name, place) for key in (_source(name), _target(name)))
-            yield boundary.reads(found), boundary.basis.analyse(target)
+            found, target = (
+                self._from_reader(key, name, place)[self._job.fits(place)] for key in (_source(name), _target(name))
+            )
+            if len(found):
+                yield boundary.reads(found), boundary.basis.analyse(target)
 
     def _from_reader(self, key: str, name: str, place: int) -> Tensor:
         """What is carried for a batch, in every process."""
@@ -154,27 +168,42 @@ class OnlineChildren(TrueChildren):
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> Missed | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
-        before = after = seen = 0.0
+        sums = torch.zeros(3, 2, dtype=torch.float64)  # before, after, seen: energy and samples
         for place in self._job.data.places:
             observed = self._carry.get(_source(name), place)
             step = wiener(observed)
-            if self.whiten:
+            if self._tells:
                 target = self._carry.get(_target(name), place)
-                unseen = _unseen(wiener, solution, observed, target, sum(self._job.data.sizes))
-                before += _energy(target)
-                after += _energy(target - unseen)
-                seen += _energy(target - step)
+                unseen = self._unseen(wiener, solution, observed, target, step, place)
+                judged, fitted = self._job.judges(place), self._job.fits(place)
+                sums[0] += _energy(target[judged])
+                sums[1] += _energy((target - unseen)[judged])
+                sums[2] += _energy((target - step)[fitted])
                 step = self._carried(step, unseen)
             y = self._carry.get(name, place) if self._carry.has(name, place) else None
             self._carry.put(_next(name), place, step if y is None else y + step)
-        return Missed(*map(self._per_sample, (before, after, seen))) if self.whiten else None
+        if not self._tells:
+            return None
+        energies, counts = torch.stack(self._job.team.gather(sums)).sum(0).T
+        return Missed(*(energies / counts).tolist())
+
+    def _unseen(
+        self, wiener: WienerMap, solution: Solution, observed: Tensor, target: Tensor, step: Tensor, place: int
+    ) -> Tensor:
+        """The map's contribution to each sample as a map fitted without that sample would have made it."""
+        if not self.whiten:
+            return step
+        unseen, fitted = step.clone(), self._job.fits(place)
+        analyse, samples = wiener.basis.analyse, self._job.fitted
+        spectra = analyse(observed[fitted]), analyse(target[fitted])
+        found = wiener.operator.unseen(solution, *spectra, wiener.partition, samples) if len(spectra[0]) else None
+        if found is not None:
+            unseen[fitted] = wiener.basis.synthesise(found)
+        return unseen
 
     def _carried(self, step: Tensor, unseen: Tensor) -> Tensor:
         """What goes on to the nodes below: what the maps will say of a sample they have seen."""
         return step
-
-    def _per_sample(self, found: float) -> float:
-        return sum(self._job.team.gather(found)) / sum(self._job.data.sizes)
 
     def accept(self, name: str) -> None:
         self._carry.rename(_next(name), name)
@@ -280,15 +309,10 @@ class _Again:
         return self.start()
 
 
-def _unseen(wiener: WienerMap, solution: Solution, observed: Tensor, target: Tensor, samples: int) -> Tensor:
-    """The map's contribution to each sample as a map fitted without that sample would have made it."""
-    analyse = wiener.basis.analyse
-    found = wiener.operator.unseen(solution, analyse(observed), analyse(target), wiener.partition, samples)
-    return wiener(observed) if found is None else wiener.basis.synthesise(found)
-
-
-def _energy(tensor: Tensor) -> float:
-    return float(tensor.square().sum(dtype=wide(tensor.dtype, tensor.device)))
+def _energy(samples: Tensor) -> Tensor:
+    """(2,): the energy of all samples, and how many they are."""
+    energy = samples.square().sum(dtype=wide(samples.dtype, samples.device))
+    return torch.tensor([float(energy), len(samples)], dtype=torch.float64)
 
 
 def _source(name: str) -> str:

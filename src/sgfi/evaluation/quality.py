@@ -1,8 +1,9 @@
 """Where along the path a family loses quality, told by what its maps missed of samples they had not seen.
 
 Calibration that keeps its samples (online or honest children with a chosen ridge or number of stages) notes after
-every map how much of the node's state is still missed, with each sample left out of the fit. Nothing is computed
-here; the numbers are read, set against each other, and turned into advice.
+every map how much of the node's state is still missed of samples it has not seen: held out where stages are chosen on
+them, else each with its own share in the fit taken off. Nothing is computed here; the numbers are read, set against
+each other, and turned into advice.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class NodeQuality:
     name: str
     channels: int
     unseen: tuple[float, ...]
-    """Missed after each map by one that had not seen the sample (online, earlier maps of the node had)."""
+    """Missed after each map of samples it has not seen (not held out, the node's earlier maps had seen them)."""
     seen: float
     """Missed after the last map by the maps as they are, on the samples they were fitted to."""
     lost: float
