@@ -24,6 +24,8 @@ from sgfi.repair import repair, walk
 from sgfi.spectral import Samples, Solution, WienerMap, wide
 
 Maps = Mapping[str, Sequence[WienerMap]]
+JUDGED = 64
+"""Samples, or the whole batches that hold so many, which tell what a map misses where nothing else hangs on it."""
 
 
 class Missed(NamedTuple):
@@ -169,10 +171,11 @@ class OnlineChildren(TrueChildren):
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> Missed | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
         sums = torch.zeros(3, 2, dtype=torch.float64)  # before, after, seen: energy and samples
+        telling = self._telling()
         for place in self._job.data.places:
             observed = self._carry.get(_source(name), place)
             step = wiener(observed)
-            if self._tells:
+            if place in telling:
                 target = self._carry.get(_target(name), place)
                 unseen = self._unseen(wiener, solution, observed, target, step, place)
                 judged, fitted = self._job.judges(place), self._job.fits(place)
@@ -186,6 +189,14 @@ class OnlineChildren(TrueChildren):
             return None
         energies, counts = torch.stack(self._job.team.gather(sums)).sum(0).T
         return Missed(*(energies / counts).tolist())
+
+    def _telling(self) -> Collection[int]:
+        """The batches that tell what a map misses: all of them where states or stages hang on it, else some."""
+        sizes = self._job.data.sizes
+        if not self._tells or self._job.selective:
+            return range(len(sizes)) if self._tells else ()
+        enough = next((place for place in range(len(sizes)) if sum(sizes[: place + 1]) >= JUDGED), len(sizes) - 1)
+        return range(enough + 1)
 
     def _unseen(
         self, wiener: WienerMap, solution: Solution, observed: Tensor, target: Tensor, step: Tensor, place: int
@@ -249,6 +260,9 @@ class HonestChildren(OnlineChildren):
                     with safe_open(file, "pt") as states:
                         for key in set(states.keys()) & set(map(str, self._job.data.places)):
                             self._carry.put(name, int(key), states.get_tensor(key).to(self._plan.graph.device))
+
+    def _telling(self) -> Collection[int]:
+        return range(len(self._job.data.sizes))
 
     def _carried(self, step: Tensor, unseen: Tensor) -> Tensor:
         return unseen
