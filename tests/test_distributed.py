@@ -48,7 +48,7 @@ def test_two_processes_give_the_maps_of_one(mode: str, ran: Path) -> None:
     alone = calibrate(mode)
     together = sgfi.load(ran / mode.replace(" ", "_"), alone.plan.graph)
     agree(together, alone)
-    assert together.samples == alone.samples == 13
+    assert together.samples == alone.samples == (12 if mode == "honest" else 13)  # honest: stages chosen on one
     for name, told in alone.diagnostics.items():
         for one, two in zip(told, together.diagnostics[name], strict=True):
             assert two == pytest.approx(one, rel=1e-7)

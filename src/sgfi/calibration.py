@@ -386,7 +386,7 @@ def _pass(
     moments = {name: _empty(job, name, groups) for name, groups in active.items()}
     frontiers = {name: plan.children(name) for name in active}
     for place, x in bar.batches(job.data, f"{label}: {_listed(list(active))}"):
-        point = Linearisation(plan.graph, frontiers, x)
+        point = Linearisation(plan.graph, frontiers, x, known=states.known(active, place))
         for name in active:
             local, children = point.at(name), frontiers[name]
             found = states.states(point, place, children)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -74,6 +75,10 @@ class TrueChildren:
     def start(self, finished: Maps, bar: Progress) -> None:
         """Before the first node is fitted."""
 
+    def known(self, active: Iterable[str], place: int) -> dict[str, Tensor]:
+        """True states of the nodes being fitted, where they are kept: the forward goes on from there."""
+        return {}
+
     def states(self, point: Linearisation, place: int, names: tuple[str, ...]) -> list[Tensor]:
         return [point.values[name] for name in names]
 
@@ -108,10 +113,15 @@ class TrueChildren:
 
 
 class OnlineChildren(TrueChildren):
-    """Repaired full-target states of the children, carried per batch in memory or, beyond the budget, on disk."""
+    """Repaired full-target states of the children, carried per batch in memory or, beyond the budget, on disk.
+
+    Nodes are fitted one by one, and each would need the model's forward up to it; true states that fit into the budget
+    are kept from the first pass, the deepest nodes' first, which are the smallest and the furthest from the input.
+    """
 
     def __init__(self, job: Job) -> None:
         self._job, self._plan = job, job.plan
+        self._kept: tuple[str, ...] = ()
         self.whiten = self.whiten or job.ridge == "auto"
         self._tells = self.whiten or job.selective
         self._carry = Carry(job.spare())
@@ -123,12 +133,33 @@ class OnlineChildren(TrueChildren):
         needed = self._needed(finished)
         frontiers = {name: plan.children(name) for name in finished}
         channels = {name: plan.boundary[name].channels for name in plan.boundaries}
+        self._kept = self._affordable(finished)
         for place, x in bar.batches(self._job.data, "starting states"):
-            point = Linearisation(plan.graph, frontiers, x, keep=[plan.target])
+            point = Linearisation(plan.graph, frontiers, x, keep=[plan.target, *self._kept])
+            self._keep_true(point, place)
             top = point.values[plan.target]
             for name, state in walk(point, plan.dag, finished, channels, top, channels[plan.target]).items():
                 if name in needed:
                     self._carry.put(name, place, state)
+
+    def _affordable(self, finished: Collection[str]) -> tuple[str, ...]:
+        """The nodes still to be fitted whose true states are kept: in half of the room, the rest is for others."""
+        data, plan = self._job.data, self._plan
+        samples, room, found = sum(data.sizes[place] for place in data.places), self._job.spare() // 2, []
+        for name in reversed(plan.fitted):
+            room -= samples * prod(plan.boundary[name].basis.shape) * plan.graph.input.dtype.itemsize
+            if room < 0 or name == "input":
+                break
+            if name not in finished:
+                found.append(name)
+        return tuple(found)
+
+    def _keep_true(self, point: Linearisation, place: int) -> None:
+        for name in self._kept:
+            self._carry.put(_true(name), place, point.values[name])
+
+    def known(self, active: Iterable[str], place: int) -> dict[str, Tensor]:
+        return {name: self._carry.get(_true(name), place) for name in active if name in self._kept}
 
     def _needed(self, finished: Collection[str]) -> set[str]:
         """The finished nodes, and the target, whose states the unfinished ones will ask for."""
@@ -221,7 +252,7 @@ class OnlineChildren(TrueChildren):
 
     def finish(self, wave: list[str]) -> None:
         for name in wave:
-            for key in (_source(name), _target(name), _next(name)):
+            for key in (_true(name), _source(name), _target(name), _next(name)):
                 self._carry.drop(key)
             for child in self._plan.children(name):
                 if self._last_reader[child] == name:
@@ -251,8 +282,10 @@ class HonestChildren(OnlineChildren):
         return self._folder is not None and all(self._complete(name) for name in needed)
 
     def start(self, finished: Maps, bar: Progress) -> None:
+        self._kept = self._affordable(finished)
         for place, x in bar.batches(self._job.data, "starting states"):
-            point = Linearisation(self._plan.graph, {}, x, keep=[self._plan.target])
+            point = Linearisation(self._plan.graph, {}, x, keep=[self._plan.target, *self._kept])
+            self._keep_true(point, place)
             self._carry.put(self._plan.target, place, point.values[self._plan.target])
         if finished:
             for name in self._needed(finished) - {self._plan.target}:
@@ -327,6 +360,10 @@ def _energy(samples: Tensor) -> Tensor:
     """(2,): the energy of all samples, and how many they are."""
     energy = samples.square().sum(dtype=wide(samples.dtype, samples.device))
     return torch.tensor([float(energy), len(samples)], dtype=torch.float64)
+
+
+def _true(name: str) -> str:
+    return f"{name} true"
 
 
 def _source(name: str) -> str:

@@ -89,11 +89,17 @@ class Linearisation:
     """The model's forward at ``x``; of every op between a source and its frontier, the derivative is kept.
 
     ``frontiers`` maps each source to its children. One pass serves every local map: a local map is all the steps on
-    paths from its source to its frontier, also where another boundary lies between them.
+    paths from its source to its frontier, also where another boundary lies between them. ``known`` are values of an
+    earlier forward at the same ``x``, none of them inside a segment: what only they need is not computed again.
     """
 
     def __init__(
-        self, graph: TensorGraph, frontiers: Mapping[str, Sequence[str]], x: Tensor, keep: Iterable[str] = ()
+        self,
+        graph: TensorGraph,
+        frontiers: Mapping[str, Sequence[str]],
+        x: Tensor,
+        keep: Iterable[str] = (),
+        known: Mapping[str, Tensor] | None = None,
     ) -> None:
         self._graph = graph
         self._segments = {source: graph.segment(source, children) for source, children in frontiers.items()}
@@ -101,19 +107,20 @@ class Linearisation:
         held = {name for segment in self._segments.values() for name in (*segment.outputs, *segment.externals)}
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
         self._steps: dict[fx.Node, Step] = {}
-        self.values = self._forward(x.clone() if x.is_inference() else x.detach(), wanted)
+        start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
+        self.values = self._forward(start, wanted)
         """H of every boundary, of what segments read beside them, and of every tensor asked for with ``keep``."""
 
     @torch.no_grad()
-    def _forward(self, x: Tensor, wanted: tuple[str, ...]) -> dict[str, Tensor]:
-        graph, schedule = self._graph, self._graph.schedule(wanted)
+    def _forward(self, known: dict[str, Tensor], wanted: tuple[str, ...]) -> dict[str, Tensor]:
+        graph, schedule = self._graph, self._graph.schedule(wanted, tuple(known))
         active = {node for node in self._readers if is_floating(node)} | {graph._tensors[s] for s in self._segments}
-        values: dict[fx.Node, Any] = {graph._tensors["input"]: x}
+        values: dict[fx.Node, Any] = {graph._tensors[name]: value for name, value in known.items()}
         calls: dict[fx.Node, Call] = {}
-        found = {"input": x}
+        found, batch = dict(known), len(known["input"])
         with derivable_kernels():
             for node in schedule.nodes:
-                values[node] = len(x) if node in schedule.batch else self._value(node, values, calls, active)
+                values[node] = batch if node in schedule.batch else self._value(node, values, calls, active)
                 if graph._names.get(node) in wanted:
                     found[graph._names[node]] = values[node]
                 for read in schedule.done.get(node, ()):

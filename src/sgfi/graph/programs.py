@@ -78,7 +78,7 @@ def needed(graph: TensorGraph, sources: set[fx.Node], wanted: list[fx.Node]) -> 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """The order in which the model computes some tensors from its input, op by op."""
+    """The order in which the model computes some tensors from others, op by op."""
 
     nodes: tuple[fx.Node, ...]
     batch: frozenset[fx.Node]
@@ -87,9 +87,8 @@ class Schedule:
     """Nodes whose values nobody reads after a node."""
 
     @classmethod
-    def of(cls, graph: TensorGraph, outputs: tuple[str, ...]) -> Schedule:
-        source, wanted = graph._tensors["input"], [graph._tensors[name] for name in outputs]
-        nodes = needed(graph, {source}, wanted)
+    def of(cls, graph: TensorGraph, outputs: tuple[str, ...], known: tuple[str, ...]) -> Schedule:
+        nodes = needed(graph, {graph._tensors[name] for name in known}, [graph._tensors[name] for name in outputs])
         batch = frozenset(node for node in nodes if reads_batch(graph, node))
         last = {read: node for node in nodes if node not in batch for read in node.all_input_nodes}
         done: dict[fx.Node, list[fx.Node]] = {}

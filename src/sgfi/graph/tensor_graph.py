@@ -159,11 +159,11 @@ class TensorGraph:
             self._programs[key] = extract(self, inputs, outputs)
         return self._programs[key]
 
-    def schedule(self, outputs: tuple[str, ...]) -> Schedule:
-        """In which order the model computes named tensors from its input; kept once made."""
-        key = ("schedule", outputs)
+    def schedule(self, outputs: tuple[str, ...], known: tuple[str, ...] = ("input",)) -> Schedule:
+        """In which order the model computes named tensors from known ones; kept once made."""
+        key = ("schedule", outputs, known)
         if key not in self._programs:
-            self._programs[key] = Schedule.of(self, outputs)
+            self._programs[key] = Schedule.of(self, outputs, known)
         return self._programs[key]
 
     def segment(self, source: str, outputs: Sequence[str]) -> Segment:
