@@ -126,6 +126,13 @@ def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, pla
     assert torch.allclose(one, two, atol=1e-4)
 
 
+def test_calibrate_on_mirrored_pictures_too(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+    words = ("--data", place / "photos", "--out", tmp_path / "m", "--target", "three", "--boundaries", "one,add")
+    assert sgfi_command("calibrate", model, *words, "--mirror").code == 0
+    opened = open_family(tmp_path / "m")
+    assert opened.family.samples == 16 and opened.family.provenance["data"]["mirrored"]
+
+
 def test_calibrate_does_not_write_over_maps(sgfi_command, maps: Path, model: str, place: Path) -> None:
     before = (maps / "manifest.json").stat().st_mtime_ns
     outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", maps)

@@ -90,6 +90,8 @@ def test_samples_are_seeded_and_disjoint_by_contents(room: Path, tmp_path: Path)
     assert again.places == fit.places and again.digest == fit.digest
     more, same = draw(source, copies, loaded, **(options | {"counts": (15, 5)}))
     assert more.places[:12] == fit.places and same.places == held.places  # sizes are nested, evaluation stays
+    both, _ = draw(source, copies, loaded, **options, mirror=True)
+    assert both.digest != fit.digest and both.as_dict()["mirrored"] and sum(map(len, both.batches)) == 24
     with pytest.raises(DataError, match="16 calibration inputs"):
         draw(source, copies, loaded, **(options | {"counts": (16, 5)}))
 

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from sgfi.errors import DataError
-from sgfi.vision.data import SkippedFile, TensorBatches, open_data, read_image
+from sgfi.vision.data import Mirrored, SkippedFile, TensorBatches, open_data, read_image
 from sgfi.vision.models import LoadedModel
 from sgfi.vision.preprocessing import Preprocessing
 from sgfi.vision.text import text_batches
@@ -122,3 +122,18 @@ def test_text_becomes_embedded_windows(tmp_path: Path) -> None:
         text_batches(path, loaded, 8, None)
     with pytest.raises(DataError, match="language model"):
         open_data(path, VECTORS)
+
+
+def test_mirrored_batches_follow_their_own() -> None:
+    inputs = torch.randn(5, 3, 8, 8)
+    plain = TensorBatches(inputs, list("abcde"), batch_size=2)
+    both = Mirrored(plain, IMAGES)
+    found = list(both)
+    assert len(both) == len(found) == 6
+    for place, x in enumerate(found):
+        torch.testing.assert_close(x, plain[place // 2].flip(-1) if place % 2 else plain[place // 2])
+        assert torch.equal(both[place], x)
+    assert both.names[:4] == ["a", "b", "a mirrored", "b mirrored"] and len(both.names) == 10
+    assert both.describe() == {**plain.describe(), "mirrored": True}
+    with pytest.raises(DataError, match="pictures to mirror"):
+        Mirrored(plain, VECTORS)

@@ -17,7 +17,7 @@ from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.store import _replace
-from sgfi.vision.data import SkippedFile, open_data
+from sgfi.vision.data import Mirrored, SkippedFile, open_data
 
 
 @command
@@ -32,6 +32,7 @@ def calibrate(
     size: options.Size = None,
     limit: options.Limit = None,
     batch_size: options.BatchSize = 16,
+    mirror: Annotated[bool, typer.Option("--mirror", help="Fit on every picture mirrored left to right, too.")] = False,
     ridge: Annotated[
         str, typer.Option(help="Relative ridge, or 'auto': chosen by leave-one-out (online or honest children).")
     ] = "0.01",
@@ -84,6 +85,8 @@ def calibrate(
     loaded, graph = capture_model(model, weights, size, partial_weights)
     planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=partition, operator=operator)
     batches = open_data(data, loaded, batch_size, limit)
+    if mirror:
+        batches = Mirrored(batches, loaded)
     described = batches.describe()
     skipped = len(batches.skipped)
     said = f", {skipped} unreadable and skipped" if skipped else ""

@@ -119,6 +119,7 @@ class Bench:
             counts=(data.calibration_count, data.evaluation_count),
             seeds=(data.calibration_seed, data.evaluation_seed),
             batch=data.batch,
+            mirror=data.mirror,
         )
         plan = sgfi.plan(graph, **{**sections.plan, "target": _target(graph, sections.plan)})
         return Case(

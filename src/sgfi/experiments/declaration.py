@@ -48,6 +48,8 @@ class DataSettings(Declared):
     calibration_seed: int = 123
     evaluation_seed: int = 456
     batch: int = 16
+    mirror: bool = False
+    """Calibrate on every picture mirrored left to right, too."""
 
     def __post_init__(self) -> None:
         if min(self.calibration_count, self.evaluation_count, self.batch) < 2:

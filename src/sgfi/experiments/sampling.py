@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
-from sgfi.vision.data import IMAGE_SUFFIXES, TEXT_SUFFIXES, Batches, ImageBatches, TensorBatches, read_array
+from sgfi.vision.data import IMAGE_SUFFIXES, TEXT_SUFFIXES, Batches, ImageBatches, Mirrored, TensorBatches, read_array
 from sgfi.vision.models import LoadedModel
 from sgfi.vision.preprocessing import pixels
 from sgfi.vision.text import text_windows
@@ -64,14 +64,16 @@ class Sample:
     batches: Batches
     marks: tuple[str, ...]
     """Digest of each input's contents."""
+    mirrored: bool = False
 
     @property
     def digest(self) -> str:
         """Of all contents, in order."""
-        return hashlib.sha256("".join(self.marks).encode()).hexdigest()[:16]
+        return hashlib.sha256("".join((*self.marks, "mirrored" * self.mirrored)).encode()).hexdigest()[:16]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"path": Path(self.path).name, "digest": self.digest, "indices": list(self.places)}
+        told = {"path": Path(self.path).name, "digest": self.digest, "indices": list(self.places)}
+        return {**told, "mirrored": True} if self.mirrored else told
 
 
 def open_source(path: str | Path, loaded: LoadedModel) -> Source:
@@ -99,14 +101,15 @@ def draw(
     counts: tuple[int, int],
     seeds: tuple[int, int],
     batch: int,
+    mirror: bool = False,
 ) -> tuple[Sample, Sample]:
     """Calibration and evaluation samples, disjoint by contents. ``counts`` and ``seeds``: calibration, evaluation."""
     held, held_marks = _pick(evaluation, counts[1], seeds[1], set(), "evaluation")
     fit, fit_marks = _pick(calibration, counts[0], seeds[0], set(held_marks), "calibration")
-    return (
-        _sample(calibration, fit, fit_marks, loaded, batch),
-        _sample(evaluation, held, held_marks, loaded, batch),
-    )
+    fitted = _sample(calibration, fit, fit_marks, loaded, batch)
+    if mirror:
+        fitted = replace(fitted, batches=Mirrored(fitted.batches, loaded), mirrored=True)
+    return fitted, _sample(evaluation, held, held_marks, loaded, batch)
 
 
 def _pick(source: Source, count: int, seed: int, taken: set[str], what: str) -> tuple[list[int], list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sgfi.vision.data import ImageBatches, TensorBatches, open_data, read_image
+from sgfi.vision.data import ImageBatches, Mirrored, TensorBatches, open_data, read_image
 from sgfi.vision.display import Scale, natural_view, signed_view
 from sgfi.vision.models import LoadedModel, load_model
 from sgfi.vision.preprocessing import Preprocessing
@@ -10,6 +10,7 @@ from sgfi.vision.preprocessing import Preprocessing
 __all__ = [
     "ImageBatches",
     "LoadedModel",
+    "Mirrored",
     "Preprocessing",
     "Scale",
     "TensorBatches",

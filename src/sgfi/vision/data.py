@@ -35,6 +35,7 @@ class Batches(Protocol):
 
     names: list[str]
     skipped: list[str]
+    batch_size: int
 
     def __iter__(self) -> Iterator[torch.Tensor]: ...
     def __getitem__(self, place: int) -> torch.Tensor: ...
@@ -122,6 +123,32 @@ class ImageBatches:
             self._room -= crop.numel()
             self._cache[path] = crop
         return crop
+
+
+class Mirrored:
+    """Every batch, and after it the same inputs mirrored left to right: twice the samples from the same pictures."""
+
+    def __init__(self, batches: Batches, loaded: LoadedModel) -> None:
+        if loaded.preprocessing is None:
+            raise DataError("pictures to mirror", f"other inputs of {loaded.spec}", "Leave mirroring out.")
+        self._batches, self.skipped, self.batch_size = batches, batches.skipped, batches.batch_size
+        self.names: list[str] = []
+        for start in range(0, len(batches.names), self.batch_size):
+            names = batches.names[start : start + self.batch_size]
+            self.names += [*names, *(f"{name} mirrored" for name in names)]
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return (part for x in self._batches for part in (x, x.flip(-1)))
+
+    def __getitem__(self, place: int) -> torch.Tensor:
+        x = self._batches[place // 2]
+        return x.flip(-1) if place % 2 else x
+
+    def __len__(self) -> int:
+        return 2 * len(self._batches)
+
+    def describe(self) -> dict[str, Any]:
+        return {**self._batches.describe(), "mirrored": True}
 
 
 def _span(batches: TensorBatches | ImageBatches, place: int) -> slice:
