@@ -44,8 +44,9 @@ class Prior:
 
     def unseen(self, x: Tensor, y: Tensor) -> Tensor:
         """What it would have said of each sample had it not seen that sample."""
-        energy = _times(self.whitener, x).abs().square().sum(1, keepdim=True)
-        return leave_one_out(self(x), y, energy * self.weight.reshape(-1, 1, 1))
+        found, white = _times(torch.cat([self.gain, self.whitener]), x).split([len(self.gain), len(self.whitener)], 1)
+        energy = white.abs().square().sum(1, keepdim=True)
+        return leave_one_out(found, y, energy * self.weight.reshape(-1, 1, 1))
 
 
 def shared(samples: Samples) -> Prior:

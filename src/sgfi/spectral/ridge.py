@@ -89,9 +89,9 @@ def _axes(moments: Moments, samples: Samples) -> _Axes:
     if few:
         _gather(moments, samples, vectors)
     for part, dtype in parts(moments):
-        xx, yx = moments.mean(part, dtype)
-        values[part], found = _few(vectors[part].to(dtype)) if few else _all(xx)
-        vectors[part], turned[part] = found, yx @ found
+        values[part], found = _few(vectors[part].to(dtype)) if few else _all(moments.mean(part, dtype)[0])
+        vectors[part] = found
+        turned[part] = moments.mean(part)[1] @ vectors[part]
     return _Axes(values, vectors, turned)
 
 
