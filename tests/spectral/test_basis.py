@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from sgfi.spectral import Basis
+from sgfi.spectral import basis as bases
 
 CASES = {
     "vector": Basis(1, (), (5,)),
@@ -14,6 +15,7 @@ CASES = {
     "even line": Basis(1, (2,), (3, 6)),
     "odd line": Basis(1, (2,), (3, 7)),
     "tokens": Basis(2, (1,), (5, 3)),
+    "many tokens": Basis(2, (1,), (bases.LINE + 1, 2)),
     "even map": Basis(1, (2, 3), (3, 4, 6)),
     "odd map": Basis(1, (2, 3), (3, 5, 7)),
     "mixed map": Basis(1, (2, 3), (2, 4, 5)),
@@ -59,7 +61,7 @@ def test_energy_is_kept(case: str) -> None:
     torch.testing.assert_close((multiplicity(basis) * power).sum(), x.square().sum())
 
 
-@pytest.mark.parametrize("case", ["even map", "channels last", "volume", "tokens"])
+@pytest.mark.parametrize("case", ["even map", "channels last", "volume", "tokens", "many tokens", "odd line"])
 def test_bins_are_those_of_rfftn_in_tensor_order(case: str) -> None:
     basis, x = CASES[case], sample(CASES[case])
     direct = torch.fft.rfftn(x, dim=basis.coord_axes, norm="ortho")
@@ -88,3 +90,8 @@ def test_a_tensor_in_any_memory_format() -> None:
     strided = x.to(memory_format=torch.channels_last)
     assert not strided.is_contiguous()
     torch.testing.assert_close(basis.analyse(strided), basis.analyse(x))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_channels_of_a_sample_stand_together(case: str) -> None:
+    assert CASES[case].analyse(sample(CASES[case])).mT.is_contiguous()

@@ -103,7 +103,7 @@ class Moments:
         """Our groups and their columns: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""
         if self.partition.kind == "singleton":
             ours = slice(self.groups.start, self.groups.stop)
-            yield slice(None), x[ours].contiguous(), y[ours].contiguous()
+            yield slice(None), x[ours], y[ours]
             return
         for place, group in enumerate(self.groups):
             bins = self.partition.members[group].to(x.device)

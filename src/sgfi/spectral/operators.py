@@ -233,7 +233,7 @@ def _spread(gain: Kept, partition: Partition) -> Tensor:
 def _by_group(gain: Kept, spectrum: Tensor, partition: Partition) -> Tensor:
     """Apply each group's matrix to its bins without copying it to every bin; packed ones are unpacked a few at once."""
     if partition.kind == "singleton":
-        return gain.times(spectrum) if isinstance(gain, Packed) else torch.bmm(gain, spectrum)
+        return gain.times(spectrum) if isinstance(gain, Packed) else torch.bmm(spectrum.mT, gain.mT).mT
     bins, channels, batch = spectrum.shape
     out = spectrum.new_empty(bins, gain.shape[1], batch)
     for group, members in enumerate(partition.members):

@@ -147,21 +147,24 @@ class Packed:
         Real products of the planes as they are, a few at a time; signs and scales are put to the results, which are
         smaller. A plane is converted into the same small piece of memory each time, which stays in the cache.
         """
-        sides = torch.cat([columns.real, columns.imag], -1) if columns.is_complex() else columns
+        rows = columns.mT  # (K, B, C), how spectra stand in memory
+        sides = torch.cat([rows.real, rows.imag], 1) if rows.is_complex() else rows
         room = self.values.new_empty(next(self.parts()).stop, *self.shape[1:], dtype=self.real)
         found = [self._product(part, sides[part], room) for part in self.parts()]
-        return torch.cat(found) if len(found) > 1 else found[0]
+        return (torch.cat(found) if len(found) > 1 else found[0]).mT
 
     def _product(self, part: slice, sides: Tensor, room: Tensor) -> Tensor:
+        """Rows ``(k, 2 B, C)``, first their real parts, times the matrices of a part: ``(k, B, R)``."""
         scale, sign = self._factors(part)
-        first = torch.bmm(self._planes(self.layout.real[part], room), sides) * scale
+        scale = scale.mT
+        first = torch.bmm(sides, self._planes(self.layout.real[part], room).mT) * scale
         if not self.dtype.is_complex:
             return first
-        own, other = first.chunk(2, -1)
+        own, other = first.chunk(2, 1)
         if not self.layout.sign[part].any():
             return torch.complex(own, other)
-        second = torch.bmm(self._planes(self.layout.imaginary[part], room), sides) * (scale * sign)
-        crossed, straight = second.chunk(2, -1)
+        second = torch.bmm(sides, self._planes(self.layout.imaginary[part], room).mT) * (scale * sign)
+        crossed, straight = second.chunk(2, 1)
         return torch.complex(own - straight, other + crossed)
 
     def _planes(self, places: Tensor, room: Tensor) -> Tensor:
