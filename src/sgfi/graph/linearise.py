@@ -11,8 +11,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
+from sgfi.graph.folding import folded_weights, passed_on
 from sgfi.graph.programs import derivable_kernels
-from sgfi.graph.rules import Call, Step, derive, one_of, take_apart
+from sgfi.graph.rules import Call, Step, derive, one_of, passed, take_apart
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
 from sgfi.graph.values import is_floating
@@ -108,6 +109,8 @@ class Linearisation:
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
         self._steps: dict[fx.Node, Step] = {}
         start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
+        self._folded = graph.schedule(wanted, tuple(start)).folded
+        self._passed_on = passed_on(self._folded)
         self.values = self._forward(start, wanted)
         """H of every boundary, of what segments read beside them, and of every tensor asked for with ``keep``."""
 
@@ -138,7 +141,12 @@ class Linearisation:
         def look_up(argument: Any) -> Any:
             return fx.node.map_arg(argument, lambda read: values[read])
 
-        if node not in self._readers:
+        if node in self._passed_on:
+            if node in self._readers and is_floating(node):
+                self._steps[node] = passed(self._passed_on[node])
+            return look_up(node.args[0])
+        instead = folded_weights(self._graph, node, self._folded[node]) if node in self._folded else {}
+        if node not in self._readers and not instead:
             return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
         if node.target is operator.getitem and node.args[0] in calls:
             owner, item = cast(tuple[fx.Node, int], node.args)
@@ -147,7 +155,9 @@ class Linearisation:
             elif is_floating(node):
                 self._steps[node] = derive(calls[owner], active.__contains__, item)
             return values[owner][item]
-        call = Call(node, look_up)
+        call = Call(node, look_up, instead)
+        if node not in self._readers:
+            return call.out
         if is_floating(node):
             self._steps[node] = derive(call, active.__contains__)
         elif not isinstance(node.meta.get("val"), Tensor):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from sgfi.graph.folding import foldings
 from sgfi.graph.values import is_symbolic, value
 
 if TYPE_CHECKING:
@@ -85,13 +86,17 @@ class Schedule:
     """Nodes that are the bare batch size."""
     done: dict[fx.Node, tuple[fx.Node, ...]]
     """Nodes whose values nobody reads after a node."""
+    folded: dict[fx.Node, fx.Node]
+    """Convolutions that do the work of the batch norm after them."""
 
     @classmethod
     def of(cls, graph: TensorGraph, outputs: tuple[str, ...], known: tuple[str, ...]) -> Schedule:
-        nodes = needed(graph, {graph._tensors[name] for name in known}, [graph._tensors[name] for name in outputs])
+        sources, wanted = ([graph._tensors[name] for name in names] for names in (known, outputs))
+        nodes = needed(graph, set(sources), wanted)
         batch = frozenset(node for node in nodes if reads_batch(graph, node))
         last = {read: node for node in nodes if node not in batch for read in node.all_input_nodes}
         done: dict[fx.Node, list[fx.Node]] = {}
         for read, reader in last.items():
             done.setdefault(reader, []).append(read)
-        return cls(tuple(nodes), batch, {node: tuple(found) for node, found in done.items()})
+        folded = foldings(graph, nodes, {*sources, *wanted})
+        return cls(tuple(nodes), batch, {node: tuple(found) for node, found in done.items()}, folded)

@@ -1,0 +1,83 @@
+"""Batch norms left to the convolution before them: with fixed statistics the two are one convolution.
+
+Saves a pass over memory in the forward and in every derivative.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from torch import Tensor, fx
+
+from sgfi.graph.rules import Call
+
+if TYPE_CHECKING:
+    from sgfi.graph.tensor_graph import TensorGraph
+
+CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution"}
+NORMS = {"batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm"}
+
+
+def foldings(graph: TensorGraph, nodes: Iterable[fx.Node], wanted: Collection[fx.Node]) -> dict[fx.Node, fx.Node]:
+    """Convolutions, each with the batch norm that is the only reader of its output, which nobody wants by itself."""
+    found = {}
+    for norm in nodes:
+        conv = norm.args[0] if norm.args else None
+        if _named(norm, NORMS) and isinstance(conv, fx.Node) and _named(conv, CONVOLUTIONS):
+            alone = set(conv.users) == {norm} and conv not in wanted and all(item.args[1] == 0 for item in _items(norm))
+            if (
+                alone
+                and _fixed(graph, conv)
+                and _fixed(graph, norm)
+                and _affine(_call(graph, conv), _call(graph, norm))
+            ):
+                found[conv] = norm
+    return found
+
+
+def passed_on(folded: dict[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
+    """The convolution that has already done the work of each norm (and of the item that holds its output)."""
+    return {node: conv for conv, norm in folded.items() for node in (norm, *_items(norm))}
+
+
+def folded_weights(graph: TensorGraph, conv: fx.Node, norm: fx.Node) -> dict[str, Tensor]:
+    """Weight and bias of the one convolution; kept until the model's own change."""
+    plain, after = _call(graph, conv), _call(graph, norm)
+    read = (plain["weight"], plain["bias"], *(after[key] for key in ("weight", "bias", "running_mean", "running_var")))
+    versions = tuple(one._version for one in read if one is not None)
+    if graph._programs.get(("folded", conv), (None,))[0] != versions:
+        graph._programs["folded", conv] = versions, _folded(plain, after)
+    return graph._programs["folded", conv][1]
+
+
+def _folded(conv: Call, norm: Call) -> dict[str, Tensor]:
+    weight, scale = conv["weight"], (norm["running_var"] + norm["eps"]).rsqrt()
+    scale = scale if norm["weight"] is None else scale * norm["weight"]
+    centred = -norm["running_mean"] if conv["bias"] is None else conv["bias"] - norm["running_mean"]
+    bias = centred * scale if norm["bias"] is None else centred * scale + norm["bias"]
+    factor = scale.reshape(-1, *[1] * (weight.dim() - 1))
+    return {"weight": (weight * factor).to(weight.dtype), "bias": bias.to(weight.dtype)}
+
+
+def _call(graph: TensorGraph, node: fx.Node) -> Call:
+    """The op with its weights for arguments; what it reads of the input is ``None``."""
+    return Call(node, lambda argument: fx.node.map_arg(argument, lambda read: graph.constants.get(read.name)))
+
+
+def _fixed(graph: TensorGraph, node: fx.Node) -> bool:
+    """Whether all an op reads beside its first argument are weights."""
+    return all(read.name in graph.constants for read in node.all_input_nodes if read is not node.args[0])
+
+
+def _affine(conv: Call, norm: Call) -> bool:
+    return not conv.get("transposed") and not norm.get("training", False) and norm["running_var"] is not None
+
+
+def _named(node: fx.Node, names: set[str]) -> bool:
+    return getattr(node.target, "_opname", None) in names
+
+
+def _items(norm: fx.Node) -> list[fx.Node]:
+    return [user for user in norm.users if user.target is operator.getitem]
