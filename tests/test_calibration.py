@@ -17,6 +17,7 @@ import sgfi
 import sgfi.calibration as calibration
 from sgfi.carry import Carry
 from sgfi.errors import CalibrationError, SgfiError, StoreError
+from sgfi.graph import LocalMap
 from tests.analytic import tiny
 
 CHILDREN = ["true", "online"]
@@ -115,6 +116,22 @@ def test_waves_never_hold_more_than_the_budget() -> None:
         waves = calibration._waves(job, list(found.fitted))
         assert [name for wave in waves for name in wave] == list(found.fitted) and len(waves) > 1
         assert all(sum(need[name] for name in wave) <= budget for wave in waves)
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_first_sources_that_fit_are_pulled_back_once(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pulls: list[object] = []
+    real = LocalMap.vjp
+    monkeypatch.setattr(LocalMap, "vjp", lambda local, seeds: pulls.append(local) or real(local, seeds))
+    found, expected, counts = plan("residual"), reference("residual", stages=stages), []
+    pulls.clear()
+    for room in (0, 10**9):
+        monkeypatch.setattr(calibration._Job, "left", lambda job, waves, room=room: room)
+        agree(calibrate(found, batches("residual"), stages=stages), expected, exactly=True)
+        counts.append(len(pulls))
+        pulls.clear()
+    each = 3 * len(found.fitted)  # three batches
+    assert counts == [each * sum(range(1, stages + 1)), each * (1 + sum(range(1, stages)))]
 
 
 def test_a_budget_that_cannot_do_names_the_node_and_the_least() -> None:

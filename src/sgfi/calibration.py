@@ -91,6 +91,7 @@ def calibrate(
     finished = _usable(job, states, _everywhere(team, ledger.finished())) if ledger else {}
     remaining = [name for name in reversed(plan.fitted) if name not in finished]
     waves = _waves(job, remaining) if children == "true" else [[name] for name in remaining]
+    states.room = job.left(waves) if children == "true" else 0
     passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves)
     passes += children != "true" and bool(waves)
     shown = progress and not team.rank
@@ -270,6 +271,11 @@ class _Job:
     def spare(self) -> int:
         """What the largest fit leaves of the budget."""
         return max(0, self.budget - max(self.held(name) + self.moment_bytes(name) for name in self.plan.fitted))
+
+    def left(self, waves: list[list[str]]) -> int:
+        """What nodes fitted together leave of the budget."""
+        used = [sum(self.held(name) + self.moment_bytes(name) for name in wave) for wave in waves]
+        return max(0, self.budget - max(used, default=0))
 
     def chunks(self, name: str) -> list[range]:
         """Ranges of groups whose moments fit into what the maps leave of the budget."""

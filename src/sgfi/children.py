@@ -71,6 +71,11 @@ class TrueChildren:
 
     whiten = False
     """Whether solves must keep what tells a sample's leverage."""
+    room = 0
+    """Bytes for first sources, which every later stage would pull back again."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, int], Tensor] = {}
 
     def start(self, finished: Maps, bar: Progress) -> None:
         """Before the first node is fitted."""
@@ -86,10 +91,14 @@ class TrueChildren:
         self, place: int, name: str, local: LocalMap, states: list[Tensor], seeds: list[Tensor], maps: tuple
     ) -> Tensor | None:
         """The node's state after the maps it has so far."""
-        return repair(local, states, seeds, maps)
+        return repair(local, states, seeds, maps, first=self._first.get((name, place)))
 
     def observed(self, place: int, name: str, found: Tensor, target: Tensor) -> None:
         """A source was taken, and this is what the next map is to make of it."""
+        size = found.numel() * found.element_size()
+        if (name, place) not in self._first and size <= self.room:
+            self._first[name, place] = found
+            self.room -= size
 
     def samples(self, name: str) -> Samples:
         """The spectra of all sources and targets of the pass, where they are kept."""
@@ -107,6 +116,8 @@ class TrueChildren:
 
     def finish(self, wave: list[str]) -> None:
         """The wave's maps are kept."""
+        self.room += sum(found.numel() * found.element_size() for found in self._first.values())
+        self._first.clear()
 
     def close(self) -> None:
         """Nothing more is fitted, done or interrupted."""

@@ -49,11 +49,13 @@ def repair(
     seeds: Sequence[Tensor],
     maps: Sequence[WienerMap],
     within: Sequence[Tensor] | None = None,
+    first: Tensor | None = None,
 ) -> Tensor | None:
-    """The state at v after the given maps; ``None`` when there are none yet."""
+    """The state at v after the given maps; ``None`` when there are none yet. ``first`` is R where it is known."""
     y: Tensor | None = None
     for wiener in maps:
-        y = advance(y, wiener, source(local, states, seeds, y, within))
+        observed = source(local, states, seeds, y, within) if y is not None or first is None else first
+        y = advance(y, wiener, observed)
     return y
 
 

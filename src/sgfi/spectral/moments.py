@@ -67,8 +67,8 @@ class Moments:
 
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add a batch of spectra, ``(F, W, B)`` and ``(F, C, B)``."""
-        self.energy += x.abs().square().sum(dtype=self.energy.dtype)
-        self.target += y.abs().square().sum(dtype=self.target.dtype)
+        self.energy += _energy(x, self.energy.dtype)
+        self.target += _energy(y, self.target.dtype)
         self.count += x.shape[-1]
         for place, one, two in self.pooled(x, y):
             conjugate = one.conj().resolve_conj()
@@ -133,3 +133,9 @@ class Moments:
         """Bytes of one accumulator pair."""
         reads = width or channels
         return groups * ((reads + channels) * reads if full else 2 * channels) * dtype.itemsize
+
+
+def _energy(spectrum: Tensor, dtype: torch.dtype) -> Tensor:
+    """Sum of ``|X|^2``."""
+    parts = torch.view_as_real(spectrum) if spectrum.is_complex() else spectrum
+    return parts.square().sum(dtype=dtype)

@@ -41,7 +41,8 @@ def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
         xx, yx = moments.mean(part, dtype)
         torch.diagonal(xx, dim1=-2, dim2=-1).add_(ridge)
         factor = torch.linalg.cholesky(xx)
-        gains[part] = torch.cholesky_solve(yx.mH, factor).mH
+        half = torch.linalg.solve_triangular(factor.mH, yx, upper=True, left=False)
+        gains[part] = torch.linalg.solve_triangular(factor, half, upper=False, left=False)
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
