@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import sgfi
+import sgfi.calibration as calibration
 from sgfi.errors import CalibrationError
 
 BEST = {"children": "honest", "ridge": "auto", "stages": "auto"}
@@ -86,6 +87,17 @@ def test_what_stages_are_chosen_on_is_in_no_fit(size: int, ridge: float | str) -
         (true,) = plan.graph.program(("input",), (name,))(x[out]) if name != "input" else (x[out],)
         left = (true - states[name]).square().sum() / len(true)
         assert family.diagnostics[name][-1]["missed_after"] == pytest.approx(float(left), rel=1e-6)
+
+
+@pytest.mark.parametrize("children", ["online", "honest"])
+def test_samples_say_the_same_as_their_moments(children: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer samples than channels: no moments are kept, and the maps are the same."""
+    plan, batches = setup(4)
+    options = {"ridge": "auto", "children": children, "progress": False}
+    few = sgfi.calibrate(plan, batches, **options)
+    monkeypatch.setattr(calibration._Job, "few", lambda job, name: False)
+    for one, two in zip(weights(few), weights(sgfi.calibrate(plan, batches, **options)), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
 
 
 def test_too_few_samples_to_hold_any_out() -> None:

@@ -257,7 +257,16 @@ class _Job:
         boundary = self.plan.boundary[name]
         count = boundary.partition.count if groups is None else groups
         dtype = boundary.basis.dtype(self.dtype)
-        return Moments.size(count, boundary.channels, dtype, full=boundary.operator.full, width=boundary.width)
+        most = self.fitted if self.few(name) else None
+        return Moments.size(
+            count, boundary.channels, dtype, full=boundary.operator.full, width=boundary.width, most=most
+        )
+
+    def few(self, name: str) -> bool:
+        """Whether a ridge is chosen from fewer samples than channels: the samples, which are kept, are all it needs."""
+        boundary = self.plan.boundary[name]
+        singles = boundary.partition.kind == "singleton"
+        return self.ridge == "auto" and singles and self.fitted < boundary.width
 
     def held(self, name: str) -> int:
         """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
@@ -354,10 +363,10 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
 
 
 def _solve(job: _Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
-    operator, strong = job.plan.boundary[name].operator, strongest(moments)
+    operator, strong = job.plan.boundary[name].operator, None if moments.bare else strongest(moments.xx)
     try:
         found = operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
-        return replace(found, strong=strong)
+        return found if moments.bare else replace(found, strong=strong)
     except torch.linalg.LinAlgError as error:
         raise CalibrationError(
             f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",
@@ -416,6 +425,7 @@ def _empty(job: _Job, name: str, groups: range) -> Moments:
         boundary.basis.dtype(job.dtype),
         full=boundary.operator.full,
         width=boundary.width,
+        bare=job.few(name),
         groups=groups,
         device=job.plan.graph.device,
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sgfi.spectral import Basis, Layout, Moments, Operator, Packed, Partition, WienerMap, strongest
 from sgfi.spectral import packed as packing
-from sgfi.spectral.packed import opposites, pack, unpaired
+from sgfi.spectral.packed import opposites, pack, strongest_among, unpaired
 
 COORDS = [(6,), (7,), (4, 6), (5, 4), (3, 5), (2, 2), (1, 4), (4, 2, 6), (3, 2, 5)]
 
@@ -98,7 +98,7 @@ def test_rounding_keeps_its_noise_out_of_the_sources() -> None:
     x, moments = sources(channels)
     layout = Layout.mirrored([-1] * 3)
     gains = torch.randn(3, channels, channels, dtype=torch.complex64)
-    small = pack(gains, layout, "int8", strongest(moments))
+    small = pack(gains, layout, "int8", strongest(moments.xx))
     assert small.values.dtype == torch.int8
     plain = pack(gains, layout, "int8", None)
     lost, lost_plainly = (((one[:] - gains) @ x).norm() / (gains @ x).norm() for one in (small, plain))
@@ -108,7 +108,7 @@ def test_rounding_keeps_its_noise_out_of_the_sources() -> None:
 
 def test_strong_directions_are_the_covariance_of_the_sources() -> None:
     _, moments = sources(64)
-    strong = strongest(moments)
+    strong = strongest(moments.xx)
     assert strong is not None and strong.dtype == torch.float16 and strong.shape == (3, 16, 64, 2)
     spanned = unpaired(strong)
     for group in range(3):
@@ -116,20 +116,28 @@ def test_strong_directions_are_the_covariance_of_the_sources() -> None:
         torch.testing.assert_close(ours / ours.norm(), theirs / theirs.norm(), rtol=0, atol=1e-3)
 
 
+def test_sources_and_their_moments_tell_the_same_directions() -> None:
+    x, moments = sources(64)
+    ours, theirs = strongest_among(x), strongest(moments.xx)
+    assert ours is not None and theirs is not None
+    torch.testing.assert_close(ours, theirs, rtol=0.01, atol=0.01 * float(theirs.abs().max()))
+    assert strongest_among(x[:, :48]) is None
+
+
 def test_directions_of_fewer_dimensions_than_are_asked_for() -> None:
     x = torch.randn(2, 64, 3, dtype=torch.complex64) @ torch.randn(2, 3, 40, dtype=torch.complex64)
     moments = Moments.empty(Partition.of("singleton", 2), 64, torch.complex64)
     moments.update(x, x)
-    strong = strongest(moments)
+    strong = strongest(moments.xx)
     assert strong is not None and torch.isfinite(strong).all()
     assert strong[:, :3].any() and not strong[:, 3:].any()
 
 
 def test_no_directions_where_there_is_nothing_to_gain() -> None:
     partition = Partition.of("singleton", 2)
-    assert strongest(Moments.empty(partition, 64, torch.complex64, full=False)) is None
-    assert strongest(Moments.empty(partition, 48, torch.complex64)) is None
-    silent = strongest(Moments.empty(partition, 64, torch.complex64))
+    assert strongest(Moments.empty(partition, 64, torch.complex64, full=False).xx) is None
+    assert strongest(Moments.empty(partition, 48, torch.complex64).xx) is None
+    silent = strongest(Moments.empty(partition, 64, torch.complex64).xx)
     assert silent is not None and not silent.any()
 
 

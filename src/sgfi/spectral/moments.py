@@ -23,7 +23,8 @@ class Moments:
     """Sums over samples of ``X X*`` and ``Y X*``, pooled over the bins of each group.
 
     For full matrices ``xx`` is ``(K, W, W)`` and ``yx`` ``(K, C, W)``, where W is what the operator reads, most often
-    the C channels; where only channel-wise moments are kept, both are ``(K, C)``.
+    the C channels; where only channel-wise moments are kept, both are ``(K, C)``. ``bare`` ones count samples and
+    energies alone: with fewer samples than channels the samples themselves say the same in fewer numbers.
     ``energy`` is the sum of ``|X|^2`` over *all* stored bins, also when only a range of groups is accumulated here:
     the ridge is one number per node. ``target`` is the sum of ``|Y|^2``.
     """
@@ -45,15 +46,17 @@ class Moments:
         *,
         full: bool = True,
         width: int | None = None,
+        bare: bool = False,
         groups: range | None = None,
         device: torch.device | str = "cpu",
     ) -> Moments:
         groups = range(partition.count) if groups is None else groups
-        reads = (width or channels,) if full else ()
+        reads = width or channels
+        across = (0 if bare else reads,) if full else ()
         sums = wide(torch.float32, device)
         return cls(
-            xx=torch.zeros(len(groups), *(reads or (channels,)), *reads, dtype=dtype, device=device),
-            yx=torch.zeros(len(groups), channels, *reads, dtype=dtype, device=device),
+            xx=torch.zeros(len(groups), reads, *across, dtype=dtype, device=device),
+            yx=torch.zeros(len(groups), channels, *across, dtype=dtype, device=device),
             energy=torch.zeros((), dtype=sums, device=device),
             target=torch.zeros((), dtype=sums, device=device),
             count=0,
@@ -65,12 +68,16 @@ class Moments:
     def full(self) -> bool:
         return self.xx.dim() == 3
 
+    @property
+    def bare(self) -> bool:
+        return self.full and not self.xx.shape[-1]
+
     def update(self, x: Tensor, y: Tensor) -> None:
         """Add a batch of spectra, ``(F, W, B)`` and ``(F, C, B)``."""
         self.energy += _energy(x, self.energy.dtype)
         self.target += _energy(y, self.target.dtype)
         self.count += x.shape[-1]
-        for place, one, two in self.pooled(x, y):
+        for place, one, two in () if self.bare else self.pooled(x, y):
             conjugate = one.conj().resolve_conj()
             if self.full:
                 self.xx[place].baddbmm_(one, conjugate.transpose(1, 2))
@@ -129,10 +136,18 @@ class Moments:
         return relative * max(mean, FLOOR)
 
     @staticmethod
-    def size(groups: int, channels: int, dtype: torch.dtype, *, full: bool = True, width: int | None = None) -> int:
-        """Bytes of one accumulator pair."""
+    def size(
+        groups: int,
+        channels: int,
+        dtype: torch.dtype,
+        *,
+        full: bool = True,
+        width: int | None = None,
+        most: int | None = None,
+    ) -> int:
+        """Bytes of one accumulator pair, or of what is made of ``most`` samples in its place."""
         reads = width or channels
-        return groups * ((reads + channels) * reads if full else 2 * channels) * dtype.itemsize
+        return groups * ((reads + channels) * (most or reads) if full else 2 * channels) * dtype.itemsize
 
 
 def _energy(spectrum: Tensor, dtype: torch.dtype) -> Tensor:

@@ -71,7 +71,7 @@ class Operator:
             fit = chosen(moments, samples, whiten=whiten)
         else:
             fit = fixed(moments, float(ridge), whiten=whiten)
-        return Solution({"gain": fit.gain}, fit.ridge, fit.whitener, prior=fit.prior)
+        return Solution({"gain": fit.gain}, fit.ridge, fit.whitener, fit.strong, fit.prior)
 
     def unseen(
         self, solution: Solution, spectrum: Tensor, target: Tensor, partition: Partition, samples: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sgfi.spectral.basis import Basis
-from sgfi.spectral.moments import Moments
 from sgfi.spectral.partition import Partition
 
 PRECISIONS = ("full", "half", "int8")
@@ -236,25 +235,42 @@ def _nearest(values: Tensor) -> Tensor:
     return torch.view_as_complex(parts) if values.is_complex() else parts
 
 
-def strongest(moments: Moments) -> Tensor | None:
-    """The directions in which a group's sources are strong: ``(K, k, C)`` in halves, complex ones ``(..., 2)``.
+def strongest(moments: Tensor) -> Tensor | None:
+    """The directions in which a group's sources are strong, of their moments ``X X*`` ``(K, C, C)``.
 
-    S such that ``S* S + I`` is the sources' covariance up to a factor: what rounding must respect. Found by a Cholesky
-    factorisation that takes the largest pivot first and breaks off. ``None`` where there are too few channels.
+    ``(K, k, C)`` in halves, complex ones ``(..., 2)``: S such that ``S* S + I`` is the sources' covariance up to a
+    factor, what rounding must respect. ``None`` where there are too few channels.
     """
-    if not moments.full or moments.xx.shape[-1] <= FEW:
+    if moments.dim() != 3 or moments.shape[-1] <= FEW:
         return None
-    groups, channels = moments.xx.shape[:2]
-    found = moments.xx.new_zeros(groups, channels // SHARE, channels)
-    left = moments.xx.diagonal(dim1=1, dim2=2).real.clone()  # (K, C) energy not yet explained
-    faint = FAINT * left.mean(-1).clamp(min=torch.finfo(left.dtype).tiny)
+    each = torch.arange(len(moments), device=moments.device)
+    return _strongest(moments.diagonal(dim1=1, dim2=2).real, lambda pivot: moments[each, pivot])
+
+
+def strongest_among(columns: Tensor) -> Tensor | None:
+    """The same of the sources X ``(K, C, samples)`` themselves."""
+    if columns.shape[1] <= FEW:
+        return None
+    each = torch.arange(len(columns), device=columns.device)
+    energy = columns.abs().square().sum(-1)
+    return _strongest(energy, lambda pivot: (columns[each, pivot].unsqueeze(1) @ columns.mH).squeeze(1))
+
+
+def _strongest(left: Tensor, row: Callable[[Tensor], Tensor]) -> Tensor:
+    """A Cholesky factorisation that takes the largest pivot first and breaks off.
+
+    ``left`` is the energy of each channel ``(K, C)``, ``row`` gives a row of each group's moments.
+    """
+    groups, channels = left.shape
     each = torch.arange(groups, device=left.device)
+    found = torch.zeros_like(row(each.new_zeros(groups))).unsqueeze(1).repeat(1, channels // SHARE, 1)
+    faint = FAINT * left.mean(-1).clamp(min=torch.finfo(left.dtype).tiny)
     for place in range(found.shape[1]):
         energy, pivot = left.max(-1)
         sofar = found[:, :place]
         explained = torch.bmm(sofar[each, :, pivot].conj().unsqueeze(1), sofar).squeeze(1)
-        row = (moments.xx[each, pivot] - explained) / torch.maximum(energy, faint).sqrt().unsqueeze(-1)
-        found[:, place] = torch.where((energy > faint).unsqueeze(-1), row, 0)
+        scaled = (row(pivot) - explained) / torch.maximum(energy, faint).sqrt().unsqueeze(-1)
+        found[:, place] = torch.where((energy > faint).unsqueeze(-1), scaled, 0)
         left = (left - found[:, place].abs().square()).clamp(min=0)
     found /= torch.maximum(left.mean(-1), faint).sqrt().reshape(-1, 1, 1)
     return (torch.view_as_real(found) if found.is_complex() else found).half().cpu()

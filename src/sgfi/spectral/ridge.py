@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sgfi.spectral.devices import DOUBLE, wide
 from sgfi.spectral.moments import FLOOR, Moments
+from sgfi.spectral.packed import strongest_among
 from sgfi.spectral.prior import GRID, OWN, Prior, Samples, shared
 from sgfi.spectral.sketch import Sketch
 
@@ -30,6 +31,8 @@ class Fit:
     """(K, r, W), r at most W: ``|whitener x|^2 / columns`` is the leverage of a sample's spectrum x."""
     prior: Prior | None = None
     """What the gains were held toward, if not toward zero."""
+    strong: Tensor | None = None
+    """See :func:`~sgfi.spectral.packed.strongest`; known here where the moments are bare."""
 
 
 def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
@@ -55,14 +58,12 @@ def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
     With ``xx = V diag(e) V*`` a candidate l needs no new solve: a sample x has leverage
     ``h = sum_k |v_k* x|^2 / (e_k + l) / columns`` and its leave-one-out residual is the plain one over ``1 - h``.
     Several groups are held toward one real map of all of them rather than toward zero: each is fitted to what that map
-    leaves of samples it has not seen. ``samples`` gives the spectra that the moments were made of. The moments are used
-    up: their storage holds ``V`` and ``yx V`` afterwards.
+    leaves of samples it has not seen. ``samples`` gives the spectra that the moments were made of. Moments that are not
+    bare are used up.
     """
     prior = shared(samples) if moments.partition.count > 1 else None
     left = _Left(samples, prior)
-    if prior is not None:
-        moments.replace_targets(left)
-    axes = _axes(moments, samples)
+    axes = _few_axes(moments, samples, left) if moments.bare else _all_axes(moments, left)
     shifts = torch.tensor([*GRID, torch.inf]) * moments.ridge(1.0)
     best = _leave_one_out_errors(moments, axes, left, shifts).argmin(0).cpu()
     return _solved(moments, axes, shifts[best], whiten, prior)
@@ -78,47 +79,49 @@ class _Axes:
     """(K, W, r) V."""
     turned: Tensor
     """(K, C, r) ``yx V``."""
+    strong: Tensor | None = None
 
 
-def _axes(moments: Moments, samples: Samples) -> _Axes:
-    groups, width = moments.xx.shape[:2]
-    few = moments.partition.kind == "singleton" and moments.count < width
-    rank = moments.count if few else width
-    values = torch.empty(groups, rank, dtype=moments.energy.dtype, device=moments.xx.device)
-    # Both overwrite the moments from the front, no faster than these are read.
-    vectors, turned = (_front(moment, rank) for moment in (moments.xx, moments.yx))
-    if few:
-        _gather(moments, samples, vectors)
+def _all_axes(moments: Moments, left: _Left) -> _Axes:
+    """From ``xx`` and ``yx``, in whose storage they are kept afterwards."""
+    if left.prior is not None:
+        moments.replace_targets(left)
+    values = torch.empty(moments.xx.shape[:2], dtype=moments.energy.dtype, device=moments.xx.device)
     for part, dtype in parts(moments):
-        values[part], found = _few(vectors[part].to(dtype)) if few else _all(moments.mean(part, dtype)[0])
-        vectors[part] = found
-        turned[part] = moments.mean(part)[1] @ vectors[part]
-    return _Axes(values, vectors, turned)
+        found, vectors = torch.linalg.eigh(moments.mean(part, dtype)[0])
+        values[part] = found.clamp(min=0)
+        moments.xx[part] = vectors
+        moments.yx[part] = moments.mean(part)[1] @ moments.xx[part]
+    return _Axes(values, moments.xx, moments.yx)
 
 
-def _front(moment: Tensor, rank: int) -> Tensor:
-    """The first numbers of a moment's storage as ``(K, rows, rank)``."""
-    groups, rows, _ = moment.shape
-    return moment.view(-1)[: groups * rows * rank].view(groups, rows, rank)
+def _few_axes(moments: Moments, samples: Samples, left: _Left) -> _Axes:
+    """From fewer samples than channels: their inner products have the same eigenvalues, and fewer of them."""
+    groups, width, count = len(moments.groups), moments.xx.shape[1], moments.count
+    columns = moments.xx.new_empty(groups, width, count)
+    _beside(columns, (one for x, y in samples for _, one, _ in moments.pooled(x, y)))
+    strong = strongest_among(columns)
+    values = torch.empty(groups, count, dtype=moments.energy.dtype, device=columns.device)
+    for part, dtype in parts(moments):
+        values[part], vectors = _principal(columns[part].to(dtype))
+        columns[part] = vectors
+    turned = moments.yx.new_zeros(groups, moments.yx.shape[1], count)
+    for x, y in left:
+        for _, one, two in moments.pooled(x, y):
+            turned.baddbmm_(two, (columns.mH @ one).mH, alpha=1 / count)
+    return _Axes(values, columns, turned, strong)
 
 
-def _gather(moments: Moments, samples: Samples, columns: Tensor) -> None:
-    """All sources side by side, ``(K, W, samples)``."""
+def _beside(out: Tensor, pieces: Iterable[Tensor]) -> None:
+    """All samples side by side in ``(K, W, samples)``."""
     start = 0
-    for x, y in samples:
-        for _, one, _ in moments.pooled(x, y):
-            columns[..., start : start + one.shape[-1]] = one
-            start += one.shape[-1]
+    for piece in pieces:
+        out[..., start : start + piece.shape[-1]] = piece
+        start += piece.shape[-1]
 
 
-def _all(xx: Tensor) -> tuple[Tensor, Tensor]:
-    """From ``xx`` itself."""
-    values, vectors = torch.linalg.eigh(xx)
-    return values.clamp(min=0), vectors
-
-
-def _few(columns: Tensor) -> tuple[Tensor, Tensor]:
-    """From fewer columns than channels: their inner products have the same eigenvalues, and far fewer of them."""
+def _principal(columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues ``(K, samples)`` and eigenvectors ``(K, W, samples)`` of the columns' mean moment."""
     count = columns.shape[-1]
     values, vectors = torch.linalg.eigh(columns.mH @ columns / count)
     values = values.clamp(min=0)
@@ -162,7 +165,7 @@ def _leave_one_out_errors(moments: Moments, axes: _Axes, samples: Samples, shift
 
 def _solved(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, prior: Prior | None) -> Fit:
     """Gains and whiteners from the axes."""
-    gains = torch.empty_like(moments.yx)
+    gains = moments.yx.new_empty(*moments.yx.shape[:2], moments.xx.shape[1])
     whiteners = axes.vectors.new_empty(axes.vectors.mT.shape) if whiten else None
     for part, _ in parts(moments):
         weight = 1 / (axes.values[part] + ridge[part, None].to(axes.values.device)).unsqueeze(-2)  # (K, 1, r)
@@ -172,13 +175,13 @@ def _solved(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, prior: P
             gains[part] += prior.gain
         if whiteners is not None:
             whiteners[part] = (axes.vectors[part] * weight.sqrt()).mH
-    return Fit(gains, ridge, whiteners, prior)
+    return Fit(gains, ridge, whiteners, prior, axes.strong)
 
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
     """A few groups at a time (one empty part of none), with the precision to solve in: double where there is one."""
     dtype = wide(moments.xx.dtype, moments.xx.device)
-    step = _step(moments.xx.shape[-1], dtype)
+    step = _step(moments.xx.shape[1], dtype)
     for start in range(0, max(1, len(moments.groups)), step):
         yield slice(start, start + step), dtype
 
