@@ -118,6 +118,21 @@ def test_waves_never_hold_more_than_the_budget() -> None:
         assert all(sum(need[name] for name in wave) <= budget for wave in waves)
 
 
+def test_moments_are_summed_in_double_where_that_takes_no_further_pass() -> None:
+    graph = sgfi.capture(
+        nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval(), torch.zeros(2, 3, 9, 9)
+    )
+    found = sgfi.plan(graph, target="2", boundaries=["0"])
+    data = calibration.Batches(found, [torch.randn(4, 3, 9, 9)])
+    jobs = [calibration._Job(found, data, 0.01, "true", 2, budget) for budget in (1, 10**9)]
+    assert [job.exact for job in jobs] == [False, True]
+    small, large = (job.moment_bytes("0") for job in jobs)
+    assert large == 2 * small
+    need = sum(jobs[0].held(name) + jobs[0].moment_bytes(name) for name in found.fitted)  # both in one pass, in single
+    assert not calibration._Job(found, data, 0.01, "true", 2, need).exact
+    assert calibration._empty(jobs[1], "0", range(2)).xx.dtype == torch.complex128
+
+
 @pytest.mark.parametrize("stages", [2, 3])
 def test_first_sources_that_fit_are_pulled_back_once(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pulls: list[object] = []

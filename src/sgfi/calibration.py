@@ -24,7 +24,7 @@ from sgfi.graph import Linearisation
 from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
 from sgfi.repair import source
-from sgfi.spectral import Moments, Solution, WienerMap, strongest, workspace
+from sgfi.spectral import Moments, Solution, WienerMap, strongest, wide, workspace
 from sgfi.store import Checkpoint, NodeMaps
 
 Maps = dict[str, tuple[WienerMap, ...]]
@@ -215,10 +215,16 @@ class _Job:
     team: Team = field(default_factory=Team)
     dtype: torch.dtype = field(init=False)
     model: str = field(init=False)
+    exact: bool = field(init=False, default=False)
+    """Whether moments are summed in double precision: where that takes no further pass over the data."""
 
     def __post_init__(self) -> None:
         self.dtype = self.plan.graph.input.dtype
         self.model = self.plan.graph.fingerprint  # taken now: the maps belong to the weights as they are
+        names = list(self.plan.fitted)
+        plain, self.exact = len(_waves(self, names)), True
+        room = all(self.held(name) + self.moment_bytes(name) <= self.budget for name in names)
+        self.exact = room and len(_waves(self, names)) == plain
 
     def signature(self) -> str:
         facts = {
@@ -256,11 +262,14 @@ class _Job:
     def moment_bytes(self, name: str, groups: int | None = None) -> int:
         boundary = self.plan.boundary[name]
         count = boundary.partition.count if groups is None else groups
-        dtype = boundary.basis.dtype(self.dtype)
         most = self.fitted if self.few(name) else None
-        return Moments.size(
-            count, boundary.channels, dtype, full=boundary.operator.full, width=boundary.width, most=most
-        )
+        full, width, sums = boundary.operator.full, boundary.width, self.sums(name)
+        return Moments.size(count, boundary.channels, sums, full=full, width=width, most=most)
+
+    def sums(self, name: str) -> torch.dtype:
+        """The precision of a node's moments; those a ridge is chosen from make room for what is made of them."""
+        dtype = self.plan.boundary[name].basis.dtype(self.dtype)
+        return wide(dtype, self.plan.graph.device) if self.exact and self.ridge != "auto" else dtype
 
     def few(self, name: str) -> bool:
         """Whether a ridge is chosen from fewer samples than channels: the samples, which are kept, are all it needs."""
@@ -428,6 +437,7 @@ def _empty(job: _Job, name: str, groups: range) -> Moments:
         bare=job.few(name),
         groups=groups,
         device=job.plan.graph.device,
+        sums=job.sums(name),
     )
 
 

@@ -212,7 +212,7 @@ class OnlineChildren(TrueChildren):
 
     def solved(self, name: str, wiener: WienerMap, solution: Solution) -> Missed | None:
         """Advance every batch's estimate by the new map; no derivative is needed again."""
-        sums = torch.zeros(3, 2, dtype=torch.float64)  # before, after, seen: energy and samples
+        sums = torch.zeros(3, 2, dtype=wide(torch.float32, "cpu"))  # before, after, seen: energy and samples
         telling = self._telling()
         for place in self._job.data.places:
             observed = self._carry.get(_source(name), place)
@@ -370,7 +370,7 @@ class _Again:
 def _energy(samples: Tensor) -> Tensor:
     """(2,): the energy of all samples, and how many they are."""
     energy = samples.square().sum(dtype=wide(samples.dtype, samples.device))
-    return torch.tensor([float(energy), len(samples)], dtype=torch.float64)
+    return torch.tensor([float(energy), len(samples)], dtype=wide(torch.float32, "cpu"))
 
 
 def _true(name: str) -> str:

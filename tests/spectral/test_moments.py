@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Moments, Partition
+from sgfi.spectral import Moments, Partition, operator_named
+from sgfi.spectral import moments as accumulation
 
 BINS, CHANNELS = 6, 3
 PARTITIONS = {
@@ -111,3 +112,38 @@ def test_real_moments_of_a_vector_node() -> None:
     found = Moments.empty(Partition.of("singleton", 1), 5, torch.float64)
     found.update(x, y)
     torch.testing.assert_close(found.mean()[1][0], y[0] @ x[0].T / 30)
+
+
+@pytest.mark.parametrize("kind", PARTITIONS)
+def test_sums_in_double_precision_do_not_depend_on_the_order(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accumulation, "PRODUCT_BYTES", 2 * CHANNELS * CHANNELS * 8)  # two products at a time
+    batches = [tuple(part.to(torch.complex64) for part in spectra()) for _ in range(40)]
+    found = []
+    for order in (batches, batches[::-1]):
+        sums = Moments.empty(PARTITIONS[kind], CHANNELS, torch.complex64, sums=torch.complex128)
+        for x, y in order:
+            sums.update(x, y)
+        found.append(sums)
+    for field in ("xx", "yx"):
+        one, two = (getattr(sums, field) for sums in found)
+        assert one.dtype == torch.complex128
+        assert (one - two).norm() < 1e-14 * one.norm()
+    x, y = (torch.cat(parts, -1).to(torch.complex128) for parts in zip(*batches, strict=True))
+    exact = moments(kind, (x, y))
+    torch.testing.assert_close(found[0].yx, exact.yx, rtol=1e-5, atol=1e-4)
+    assert found[0].mean()[0].dtype == torch.complex64
+
+
+def test_maps_of_sums_in_double_precision_are_in_that_of_the_spectra() -> None:
+    x, y = (part.to(torch.complex64) for part in spectra(40))
+    for name in ("full", "diagonal", "diagonal+rank2"):
+        operator, kinds = operator_named(name), (None, torch.complex128)
+        solved = []
+        for kind in kinds:
+            sums = Moments.empty(PARTITIONS["singleton"], CHANNELS, torch.complex64, full=operator.full, sums=kind)
+            sums.update(x, y)
+            solved.append(operator.solve(sums, 0.01).weights)
+        for key, weight in solved[0].items():
+            if name != "diagonal+rank2":  # the factors of a product have no sign of their own
+                torch.testing.assert_close(solved[1][key], weight, rtol=1e-4, atol=1e-5)
+            assert solved[1][key].dtype == weight.dtype == torch.complex64

@@ -14,6 +14,8 @@ from torch import Tensor
 from sgfi.spectral.devices import wide
 from sgfi.spectral.partition import Partition
 
+PRODUCT_BYTES = 4 << 20
+"""Products made before they are added to sums of another precision: little enough for a processor's cache."""
 FLOOR = 1e-30
 """Protects the relative ridge in the degenerate zero-source case (eq:relative_ridge)."""
 
@@ -26,7 +28,8 @@ class Moments:
     the C channels; where only channel-wise moments are kept, both are ``(K, C)``. ``bare`` ones count samples and
     energies alone: with fewer samples than channels the samples themselves say the same in fewer numbers.
     ``energy`` is the sum of ``|X|^2`` over *all* stored bins, also when only a range of groups is accumulated here:
-    the ridge is one number per node. ``target`` is the sum of ``|Y|^2``.
+    the ridge is one number per node. ``target`` is the sum of ``|Y|^2``. The sums may be in double precision, which
+    makes them independent of the order of the batches; products and what is solved are in that of the spectra.
     """
 
     xx: Tensor
@@ -36,6 +39,8 @@ class Moments:
     count: int
     partition: Partition
     groups: range
+    dtype: torch.dtype
+    """Of the spectra."""
 
     @classmethod
     def empty(
@@ -49,19 +54,21 @@ class Moments:
         bare: bool = False,
         groups: range | None = None,
         device: torch.device | str = "cpu",
+        sums: torch.dtype | None = None,
     ) -> Moments:
         groups = range(partition.count) if groups is None else groups
         reads = width or channels
         across = (0 if bare else reads,) if full else ()
-        sums = wide(torch.float32, device)
+        energies = wide(torch.float32, device)
         return cls(
-            xx=torch.zeros(len(groups), reads, *across, dtype=dtype, device=device),
-            yx=torch.zeros(len(groups), channels, *across, dtype=dtype, device=device),
-            energy=torch.zeros((), dtype=sums, device=device),
-            target=torch.zeros((), dtype=sums, device=device),
+            xx=torch.zeros(len(groups), reads, *across, dtype=sums or dtype, device=device),
+            yx=torch.zeros(len(groups), channels, *across, dtype=sums or dtype, device=device),
+            energy=torch.zeros((), dtype=energies, device=device),
+            target=torch.zeros((), dtype=energies, device=device),
             count=0,
             partition=partition,
             groups=groups,
+            dtype=dtype,
         )
 
     @property
@@ -80,8 +87,8 @@ class Moments:
         for place, one, two in () if self.bare else self.pooled(x, y):
             conjugate = one.conj().resolve_conj()
             if self.full:
-                self.xx[place].baddbmm_(one, conjugate.transpose(1, 2))
-                self.yx[place].baddbmm_(two, conjugate.transpose(1, 2))
+                _add_product(self.xx[place], one, conjugate.mT)
+                _add_product(self.yx[place], two, conjugate.mT)
             else:
                 self.xx[place] += (one * conjugate).sum(-1)
                 self.yx[place] += (two * conjugate).sum(-1)
@@ -91,7 +98,7 @@ class Moments:
         self.yx.zero_()
         for x, y in samples:
             for place, one, two in self.pooled(x, y):
-                self.yx[place].baddbmm_(two, one.mH.resolve_conj())
+                _add_product(self.yx[place], two, one.mH.resolve_conj())
 
     def merge(self, other: Moments) -> None:
         """Add the moments of other samples."""
@@ -126,7 +133,7 @@ class Moments:
     def mean(self, part: slice = slice(None), dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
         """Means of ``X X*`` and ``Y X*`` over a part of the groups (eq:grouped_spectral_moments)."""
         weight = self.columns[part].to(self.energy.dtype).reshape(-1, *[1] * (self.xx.dim() - 1))
-        dtype = dtype or self.xx.dtype
+        dtype = dtype or self.dtype
         return self.xx[part].to(dtype, copy=True).div_(weight), self.yx[part].to(dtype, copy=True).div_(weight)
 
     def ridge(self, relative: float) -> float:
@@ -148,6 +155,17 @@ class Moments:
         """Bytes of one accumulator pair, or of what is made of ``most`` samples in its place."""
         reads = width or channels
         return groups * ((reads + channels) * (most or reads) if full else 2 * channels) * dtype.itemsize
+
+
+def _add_product(sums: Tensor, left: Tensor, right: Tensor) -> None:
+    """``(K, R, B)`` times ``(K, B, C)`` onto ``(K, R, C)``."""
+    if sums.dtype == left.dtype:
+        sums.baddbmm_(left, right)
+        return
+    step = max(1, PRODUCT_BYTES // (sums.shape[1] * sums.shape[2] * left.dtype.itemsize))
+    for start in range(0, len(sums), step):
+        part = slice(start, start + step)
+        sums[part] += torch.bmm(left[part], right[part])
 
 
 def _energy(spectrum: Tensor, dtype: torch.dtype) -> Tensor:

@@ -142,7 +142,7 @@ class Diagonal(Operator):
         xx, yx = moments.mean()
         shifted = xx.real + shift
         whitener = shifted.rsqrt() if whiten else None
-        return Solution({"gain": (yx / shifted).to(moments.yx.dtype)}, torch.tensor([shift]), whitener)
+        return Solution({"gain": (yx / shifted).to(moments.dtype)}, torch.tensor([shift]), whitener)
 
     def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
         """(F, C, B): each channel is a regression of its own."""
@@ -182,7 +182,7 @@ class DiagonalLowRank(Operator):
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         shift = moments.ridge(float(ridge))
         fits = [self._fit(*moments.mean(part, dtype), shift) for part, dtype in parts(moments)]
-        weights = {key: torch.cat([fit[key] for fit in fits]).to(moments.yx.dtype) for key in fits[0]}
+        weights = {key: torch.cat([fit[key] for fit in fits]).to(moments.dtype) for key in fits[0]}
         return Solution(weights, torch.tensor([shift]))
 
     def _fit(self, xx: Tensor, yx: Tensor, ridge: float) -> Weights:

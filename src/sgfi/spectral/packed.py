@@ -244,7 +244,9 @@ def strongest(moments: Tensor) -> Tensor | None:
     if moments.dim() != 3 or moments.shape[-1] <= FEW:
         return None
     each = torch.arange(len(moments), device=moments.device)
-    return _strongest(moments.diagonal(dim1=1, dim2=2).real, lambda pivot: moments[each, pivot])
+    single = torch.complex64 if moments.is_complex() else torch.float32
+    energy = moments.diagonal(dim1=1, dim2=2).real.float()
+    return _strongest(energy, lambda pivot: moments[each, pivot].to(single))
 
 
 def strongest_among(columns: Tensor) -> Tensor | None:

@@ -38,8 +38,8 @@ class Fit:
 def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
     """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky (eq:matrix_wiener)."""
     ridge = moments.ridge(relative)
-    gains = torch.empty_like(moments.yx)
-    whiteners = torch.empty_like(moments.xx) if whiten else None
+    gains = torch.empty_like(moments.yx, dtype=moments.dtype)
+    whiteners = torch.empty_like(moments.xx, dtype=moments.dtype) if whiten else None
     for part, dtype in parts(moments):
         xx, yx = moments.mean(part, dtype)
         torch.diagonal(xx, dim1=-2, dim2=-1).add_(ridge)
