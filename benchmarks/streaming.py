@@ -18,10 +18,12 @@ import torch
 
 import sgfi
 from benchmarks.common import HERE, parser, table, write
+from benchmarks.online import floor
 from sgfi.memory import as_bytes, readable
 from sgfi.spectral import WienerMap
 
 WAYS = [("full", False), ("full", True), ("int8", False), ("int8", True)]
+QUESTIONS = {f"{question}:{stream}" for question in ("measure", "limited") for stream in (0, 1)}
 
 
 def main() -> None:
@@ -30,10 +32,15 @@ def main() -> None:
     options.add_argument("--size", type=int, default=64)
     options.add_argument("--limit", default="1GiB", help="address space beside the model's own, where the way is tried")
     options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--maps", help="a folder of maps of the model, streamed as it is; larger than memory, say")
+    options.add_argument("--batches", nargs="+", type=int, default=[1, 8], help="with --maps")
     options.add_argument("--child", nargs=2, metavar=("FOLDER", "WAY"), help="used by the program itself")
     given = options.parse_args()
     if given.child:
-        print(json.dumps(measured(given)))
+        print(json.dumps(measured(given) if given.child[1] in QUESTIONS else streamed(given)))
+        return
+    if given.maps:
+        existing(given)
         return
     results = []
     with tempfile.TemporaryDirectory() as folder:
@@ -42,12 +49,9 @@ def main() -> None:
             where = Path(folder) / precision
             if not where.exists():
                 sgfi.save(family, where, precision=precision)
-            run = [sys.executable, "-m", "benchmarks.streaming", *sys.argv[1:], "--child", str(where)]
             told = {"precision": precision, "streamed": stream}
             for question in ("measure", "limited"):
-                way = f"{question}:{int(stream)}"
-                done = subprocess.run([*run, way], cwd=HERE.parent, capture_output=True, text=True, check=True)
-                told |= json.loads(done.stdout.splitlines()[-1])
+                told |= in_a_process(where, f"{question}:{int(stream)}")
             results.append(told)
     base = results[0]["warm_seconds"]
     head = ["maps", "family on disk", "resident while inverting", f"works within {given.limit}", "time, in page cache"]
@@ -64,6 +68,53 @@ def main() -> None:
         for one in results
     ]
     write("streaming", {**vars(given), "results": results}, table(head, rows))
+
+
+def existing(given: Any) -> None:
+    """What streaming a folder that is already there costs, beside the same derivatives without any maps."""
+    folder = Path(given.maps)
+    results = [{"batch": batch, **in_a_process(folder, str(batch))} for batch in given.batches]
+    rows = [
+        [
+            one["batch"],
+            readable(one["family_bytes"]),
+            readable(one["memory_bytes"]),
+            readable(one["resident_bytes"]),
+            f"{one['seconds']:.1f}",
+            f"{readable(one['family_bytes'] / one['seconds'])}/s",
+            f"{one['seconds'] / one['floor_seconds']:.1f}x",
+        ]
+        for one in results
+    ]
+    head = ["batch", "family on disk", "memory of the machine", "resident while inverting", "one inversion (s)"]
+    head += ["maps read at", "times the floor without maps"]
+    write(f"streaming_{folder.name}", {**vars(given), "results": results}, table(head, rows))
+
+
+def streamed(given: Any) -> dict[str, Any]:
+    folder, batch = Path(given.child[0]), int(given.child[1])
+    torch.set_num_threads(1)
+    graph = planned(given).graph
+    family = sgfi.load(folder, graph, verify=False, stream=True, force=True)  # other weights cost the same
+    x = torch.randn(batch, 3, given.size, given.size)
+    sgfi.invert(family, x, stage="raw")  # the model's own memory
+    bare = timed(lambda: floor(family.plan, x), given.repeats)
+    before = resident()
+    _reset_peak()
+    seconds = timed(lambda: sgfi.invert(family, x), given.repeats)
+    return {
+        "family_bytes": sum(file.stat().st_size for file in folder.glob("*.safetensors")),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "resident_bytes": max(0, _status("VmHWM") - before),
+        "seconds": seconds,
+        "floor_seconds": bare,
+    }
+
+
+def in_a_process(folder: Path, way: str) -> dict[str, Any]:
+    run = [sys.executable, "-m", "benchmarks.streaming", *sys.argv[1:], "--child", str(folder.resolve()), way]
+    done = subprocess.run(run, cwd=HERE.parent, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def planned(given: Any) -> sgfi.Plan:
