@@ -65,7 +65,7 @@ def test_the_engine_makes_no_double_where_there_is_none(settings: dict, single_o
 
 
 def test_the_guard_would_notice() -> None:
-    with NoDouble(), pytest.raises(TypeError, match="float64|complex128"):
+    with NoDouble(), pytest.raises(TypeError, match=r"float64|complex128"):
         sgfi.calibrate(sgfi.plan(graph(), target="two", boundaries=["one"]), [torch.randn(8, 2, 6, 6)], progress=False)
 
 
