@@ -52,6 +52,7 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[Tensor], Tensor]]] = {
     "conv2d": (MAP, lambda x: F.conv2d(x, noise(6, 2, 3, 3), noise(6), stride=2, padding=1, groups=2)),
     "convolution": (MAP, lambda x: torch.convolution(x, noise(3, 4, 2, 2), None, [1], [1], [2], False, [0], 1)),
     "conv2d, few channels": (MAP, lambda x: F.conv2d(x, noise(6, 4, 3, 3), noise(6), stride=2, padding=1)),
+    "conv2d of single cells": (MAP, lambda x: F.conv2d(x, noise(5, 4, 1, 1), noise(5), stride=(4, 3))),
     "patches": (MAP, lambda x: F.conv2d(x, noise(5, 4, 3, 2), noise(5), stride=(3, 2))),
     "relu": (MAP, torch.relu),
     "gelu": (MAP, lambda x: F.gelu(x) + F.gelu(x, approximate="tanh")),
