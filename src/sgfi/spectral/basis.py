@@ -74,9 +74,12 @@ class Basis:
             rows = torch.cat([spectrum.mT.real, spectrum.mT.imag])  # (2 F, B, C)
             ordered = (back @ rows.flatten(1)).unflatten(1, rows.shape[1:]).permute(1, 2, 0)
         else:
-            ordered = spectrum.permute(2, 1, 0).reshape(-1, self.channels, *self.spectrum_shape)
-            dims = tuple(range(2, 2 + len(self.coord_axes)))
-            ordered = ordered if self.trivial else torch.fft.irfftn(ordered, s=self.coords, dim=dims, norm="ortho")
+            laid = spectrum.mT.reshape(*self.spectrum_shape, -1, self.channels)  # (d1..dk, B, C)
+            if not self.trivial and len(self.coords) > 1:  # all but the last where they stand: cheaper than irfftn
+                laid = torch.fft.ifftn(laid, dim=tuple(range(len(self.coords) - 1)), norm="ortho")
+            ordered = laid.permute(-2, -1, *range(len(self.coords)))
+            if not self.trivial:
+                ordered = torch.fft.irfft(ordered.contiguous(), n=self.coords[-1], norm="ortho")
         order = [0] * (1 + len(self.shape))
         for place, axis in enumerate((0, self.channel_axis, *self.coord_axes)):
             order[axis] = place
