@@ -12,6 +12,7 @@ from sgfi.figures.tokens import Strip, curves, dot_intervals, position_matrices,
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "results" / "language"
 STAGES = ("raw", "first", "final")
+QUALITY = ("embedding_cosine", "exact_token")
 PAPER_ROUTING = {
     "raw": ("0.178", "0.511", "0.488", "0.410"),
     "paper first": ("0.161", "0.147", "13.42", "9.55"),
@@ -41,7 +42,7 @@ def short(name: str) -> str:
     kind, _, rest = recipe.rpartition("-s")
     family, _, children = kind.rpartition("-")
     seed, _, windows = rest.partition("-")[0], *rest.rpartition("-c")[1:]
-    told = f"{family}, {children}, {int(windows):,}"
+    told = f"{family}, {children.replace('.one', ' (one stage)')}, {int(windows):,}"
     told += "" if seed == "123" else f", seed {seed}"
     return f"{told} {stage}".strip()
 
@@ -50,8 +51,9 @@ def number(value: float) -> str:
     return "0 (exact)" if value == 0 else f"{value:.3f}"
 
 
-def ranged(told: dict[str, float]) -> str:
-    return f"{told['mean']:.3f} ({told['low']:.3f}, {told['high']:.3f})"
+def ranged(told: dict[str, float], signed: bool = False) -> str:
+    sign = "+" if signed else ""
+    return f"{told['mean']:{sign}.3f} ({told['low']:{sign}.3f}, {told['high']:{sign}.3f})"
 
 
 def sequence() -> str:
@@ -60,11 +62,17 @@ def sequence() -> str:
         return ""
     rows = []
     for name, stages in found["families"].items():
-        cosines = [stages[stage]["embedding_cosine"] for stage in STAGES]
-        exact = [stages[stage]["exact_token"] for stage in STAGES]
-        rows.append([short(name), *map(number, (*cosines, *exact))])
-    head = ["family, children, windows", *(f"cosine {s}" for s in STAGES), *(f"exact {s}" for s in STAGES)]
-    return f"## Whole layer-6 attention output ({found['windows']} held-out windows)\n\n" + table(head, rows)
+        raw = [number(stages["raw"][key]["mean"]) for key in QUALITY]
+        told = [ranged(stages[stage][key]) for key in QUALITY for stage in STAGES[1:]]
+        rows.append([short(name), *told, *raw])
+    head = ["family, children, windows", *(f"{key} {stage}" for key in ("cosine", "exact") for stage in STAGES[1:])]
+    text = f"## Whole layer-6 attention output ({found['windows']} held-out windows)\n\n"
+    text += table([*head, "cosine raw", "exact raw"], rows)
+    rows = [
+        [" minus ".join(map(short, name.split(" minus "))), *(ranged(told[key], signed=True) for key in QUALITY)]
+        for name, told in found["contrasts"].items()
+    ]
+    return text + "\n\n" + table(["paired difference over windows", "embedding cosine", "exact tokens"], rows)
 
 
 def routing() -> str:
@@ -167,7 +175,7 @@ def controls() -> str:
     seeds = {name: told for name, told in found["cross_seed"].items() if isinstance(told, dict)}
     if not seeds:
         return text
-    rows = [[name, *(f"{told[key]:.3f}" for key in told)] for name, told in seeds.items()]
+    rows = [[short(name), *(f"{told[key]:.3f}" for key in told)] for name, told in seeds.items()]
     rows.append(["GPT-2 in the paper, 4,096 windows", "0.912", "0.913", "0.824"])
     head = [
         f"family, {found['cross_seed']['windows']:,} windows, seeds 123 and 321",
@@ -249,8 +257,7 @@ def mlp() -> str:
             rows.append(
                 [
                     f"{short(name)} {stage}",
-                    number(one["embedding_cosine"]),
-                    number(one["exact_token"]),
+                    *(ranged(one[key]) for key in QUALITY),
                     f"{one['reencoding_auc']:.3f}",
                 ]
             )
@@ -291,6 +298,7 @@ def base_terms() -> str:
         "base share, first position",
         "base share, others",
         "first position's share of the node's energy",
+        "first position's share of the source's energy",
     ]
     return "## What a perfect first stage leaves: |H_u - J H_v|^2 / |H_u|^2\n\n" + table(head, rows)
 

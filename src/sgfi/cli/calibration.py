@@ -16,6 +16,7 @@ from sgfi import distributed
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
+from sgfi.language import first_apart
 from sgfi.store import _replace
 from sgfi.vision.data import SkippedFile, open_data
 
@@ -52,7 +53,11 @@ def calibrate(
         str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
     ] = "full",
     partition: Annotated[
-        str, typer.Option(help="singleton: a matrix per frequency; shared: one for all.")
+        str,
+        typer.Option(
+            help="singleton: a matrix per frequency; shared: one for all; first-apart: one for the first token and one "
+            "for all others (causal operators)."
+        ),
     ] = "singleton",
     memory: Annotated[
         str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")
@@ -82,7 +87,8 @@ def calibrate(
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
-    planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=partition, operator=operator)
+    groups = first_apart(graph) if partition == "first-apart" else partition
+    planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=groups, operator=operator)
     batches = open_data(data, loaded, batch_size, limit)
     described = batches.describe()
     skipped = len(batches.skipped)

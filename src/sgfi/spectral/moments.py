@@ -128,6 +128,11 @@ class Moments:
         mean = float(self.energy) / (self.count * self.partition.bins * channels)
         return relative * max(mean, FLOOR)
 
+    def own_ridge(self, relative: float) -> Tensor:
+        """(K,) the same with the mean over each group alone."""
+        diagonal = torch.diagonal(self.xx, dim1=-2, dim2=-1).real.to(self.energy.dtype)
+        return relative * (diagonal.mean(1) / self.columns).clamp(min=FLOOR).cpu().double()
+
     @staticmethod
     def size(groups: int, channels: int, dtype: torch.dtype, *, full: bool = True, width: int | None = None) -> int:
         """Bytes of one accumulator pair."""

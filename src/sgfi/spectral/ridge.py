@@ -31,20 +31,24 @@ class Fit:
     """What the gains were held toward, if not toward zero."""
 
 
-def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
-    """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky (eq:matrix_wiener)."""
-    ridge = moments.ridge(relative)
+def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = False) -> Fit:
+    """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky (eq:matrix_wiener).
+
+    The ridge is relative to the node's mean source moment, or where groups stand ``apart`` to each group's own.
+    """
+    one = torch.tensor(moments.ridge(relative), dtype=torch.float64)
+    ridge = moments.own_ridge(relative) if apart else one.expand(len(moments.groups))
     gains = torch.empty_like(moments.yx)
     whiteners = torch.empty_like(moments.xx) if whiten else None
     for part, dtype in parts(moments):
         xx, yx = moments.mean(part, dtype)
-        torch.diagonal(xx, dim1=-2, dim2=-1).add_(ridge)
+        torch.diagonal(xx, dim1=-2, dim2=-1).add_(ridge[part, None].to(xx.real))
         factor = torch.linalg.cholesky(xx)
         gains[part] = torch.cholesky_solve(yx.mH, factor).mH
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return Fit(gains, torch.full((len(moments.groups),), ridge), whiteners)
+    return Fit(gains, ridge.float(), whiteners)
 
 
 def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
