@@ -47,7 +47,7 @@ def test_families_and_what_is_refused() -> None:
     graph = captured("gpt2")
     for family, setting in FAMILIES.items():
         boundary = token_plan(graph, 4, family=family).boundary["input"]
-        kind = "custom" if setting["partition"] == "first apart" else setting["partition"]
+        kind = "custom" if setting["partition"] == "first-apart" else setting["partition"]
         assert boundary.operator.name == setting["operator"] and boundary.partition.kind == kind
     groups = token_plan(graph, 4, family="causal-first-apart").boundary["input"].partition.groups
     assert groups.tolist() == [0, 1, 1, 1, 1]

@@ -16,7 +16,6 @@ from sgfi import distributed
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
-from sgfi.language import first_apart
 from sgfi.store import _replace
 from sgfi.vision.data import SkippedFile, open_data
 
@@ -87,8 +86,7 @@ def calibrate(
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
-    groups = first_apart(graph) if partition == "first-apart" else partition
-    planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=groups, operator=operator)
+    planned = sgfi.plan(graph, target, options.boundary_choice(boundaries), partition=partition, operator=operator)
     batches = open_data(data, loaded, batch_size, limit)
     described = batches.describe()
     skipped = len(batches.skipped)

@@ -1,6 +1,6 @@
 """Language models as maps from input embeddings: loading, plans, texts, profiles, controlled contexts, references."""
 
-from sgfi.language.anatomy import FAMILIES, Anatomy, anatomy, first_apart, token_plan
+from sgfi.language.anatomy import FAMILIES, Anatomy, anatomy, token_plan
 from sgfi.language.contexts import Context, agreement, matched_subsets, polysemy, stacked
 from sgfi.language.display import Interface, fit_interface
 from sgfi.language.embedding import EmbeddingModel, embedding_model
@@ -23,7 +23,6 @@ __all__ = [
     "energy_profile",
     "entropy",
     "exact_tokens",
-    "first_apart",
     "fit_interface",
     "future_mass",
     "mass",

@@ -15,27 +15,14 @@ FAMILIES = {
     "paper": {"operator": "full", "partition": "shared"},
     "per-frequency": {"operator": "full", "partition": "singleton"},
     "causal": {"operator": "causal", "partition": "shared"},
-    "causal-first-apart": {"operator": "causal", "partition": "first apart"},
+    "causal-first-apart": {"operator": "causal", "partition": "first-apart"},
     "causal-per-position": {"operator": "causal", "partition": "singleton"},
 }
-"""Operator families for token streams; ``causal+<k>`` too, one kernel over k later positions for all positions."""
+"""Operator families for token streams; ``causal+<k>`` too, one kernel over k later positions for all positions.
 
-
-def positions(graph: TensorGraph) -> int:
-    """L of a graph whose input is ``(B, L, D)``."""
-    shape = graph.input.shape
-    if len(shape) != 3 or not isinstance(shape[1], int):
-        raise PlanError("an input of tokens, (batch, positions, channels)", str(shape), "Capture a language model.")
-    return shape[1]
-
-
-def first_apart(graph: TensorGraph) -> list[int]:
-    """Group ids of positions: the first token has a matrix of its own, all others share one.
-
-    The first token is where later ones attend when they look for nothing (an attention sink). Its states are many
-    times larger and its sources too, so that a least-squares map shared with it serves it alone.
-    """
-    return [int(place > 0) for place in range(positions(graph))]
+The first token is where later ones attend when they look for nothing (an attention sink). Its states and sources are
+many times larger than the others', so that a least-squares map shared with it serves it alone: hence the first apart.
+"""
 
 
 @dataclass(frozen=True)
@@ -87,6 +74,4 @@ def token_plan(
         raise PlanError(f"a family among {list(FAMILIES)} or 'causal+<k>'", repr(family), closest(family, FAMILIES))
     body = anatomy(graph)
     inner = [body.tensor(place) for place in range(spacing, layer, spacing)]
-    target, partition = body.tensor(layer, part), chosen["partition"]
-    groups = first_apart(graph) if partition == "first apart" else partition
-    return plan(graph, target, inner, partition=groups, operator=chosen["operator"])
+    return plan(graph, body.tensor(layer, part), inner, partition=chosen["partition"], operator=chosen["operator"])

@@ -12,7 +12,6 @@ from sgfi.boundaries import Boundary, plan
 from sgfi.errors import PlanError
 from sgfi.family import MapFamily
 from sgfi.graph import TensorGraph
-from sgfi.language.anatomy import positions
 from sgfi.spectral import WienerMap
 
 
@@ -39,8 +38,8 @@ def _groups(old: Boundary, graph: TensorGraph) -> list[int]:
     """The group of every position of the new length."""
     if not old.operator.causal:
         raise PlanError("shared or singleton partitions of frequencies", "a custom one", "Calibrate at this length.")
-    known = old.partition.groups.tolist()
-    return [known[min(place, len(known) - 1)] for place in range(positions(graph))]
+    known, length = old.partition.groups.tolist(), int(graph.input.shape[1] or 0)
+    return [known[min(place, len(known) - 1)] for place in range(length)]
 
 
 def _moved(wiener: WienerMap, old: Boundary, new: Boundary) -> WienerMap:
