@@ -307,7 +307,7 @@ def figures() -> None:
     found = read("routing")
     if found is not None:
         panels: dict[str, dict[str, Any]] = {"cue - random": {}, "agreement - attractor": {}}
-        for name in found["semantic"]:
+        for name in filter(_shown, found["semantic"]):
             panels["cue - random"][short(name)] = found["semantic"][name]["cue_minus_random"]
             panels["agreement - attractor"][short(name)] = found["syntactic"][name]["pooled"]
         _save(dot_intervals(panels, "Terminal-token routing, means with 95 % cluster-bootstrap intervals"), "routing")
@@ -335,6 +335,11 @@ def figures() -> None:
             for stage in STAGES
         }
         _save(curves(lines, "layer", "cue - random", "Attention outputs by depth"), "layers")
+
+
+def _shown(name: str) -> bool:
+    """The references, both stages of the headline's families, the final one of the others."""
+    return "-c" not in name or "c4096" in name or name.endswith("final")
 
 
 def _strips(found: dict[str, Any]) -> None:

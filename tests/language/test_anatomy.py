@@ -54,8 +54,14 @@ def test_families_and_what_is_refused() -> None:
     assert token_plan(graph, 4, family="causal+3").boundary["input"].width == 32
     for wrong, told in (
         ({"layer": 7}, "from 1 to 6"),
+        ({"layer": "6"}, "from 1 to 6"),
         ({"part": "head"}, "attention"),
+        ({"part": ["mlp"]}, "a part among"),
+        ({"spacing": 0}, "one layer or more"),
+        ({"family": None}, "a family among"),
         ({"family": "causl"}, "causal"),
     ):
         with pytest.raises(PlanError, match=told):
             token_plan(graph, **wrong)
+    with pytest.raises(PlanError, match="captured graph"):
+        token_plan(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
