@@ -29,12 +29,20 @@ def sequence(bench: Bench) -> dict[str, Any]:
     """Whole layer-6 attention output to embeddings: cosine and exact tokens of held-out windows, by family."""
     held = bench.held_out.ids[: bench.given.held_out]
     x = bench.embed(held)
-    scores: dict[str, dict[str, dict[str, list[float]]]] = {}
-    for recipe in bench.known(*HEADLINE, *SMALL, *COMPARED):
-        family = bench.family(recipe)
-        scores[recipe.name] = {stage: tokens.sequence_quality(family, held, x, bench.table, stage) for stage in STAGES}
-    families = {name: {stage: _intervals(told) for stage, told in stages.items()} for name, stages in scores.items()}
-    return {"windows": len(held), "families": families, "contrasts": _contrasts(scores)}
+    known = bench.known(*HEADLINE, *SMALL, *COMPARED)
+    scores = {
+        recipe.name: {
+            stage: tokens.sequence_quality(bench.family(recipe), held, x, bench.table, stage) for stage in STAGES[1:]
+        }
+        for recipe in known
+    }
+    raw = tokens.sequence_quality(bench.family(known[0]), held, x, bench.table, "raw")  # the same for every family
+    return {
+        "windows": len(held),
+        "raw": _intervals(raw),
+        "families": {name: {stage: _intervals(told) for stage, told in by.items()} for name, by in scores.items()},
+        "contrasts": _contrasts(scores),
+    }
 
 
 def _intervals(found: dict[str, list[float]]) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def _profiles(bench: Bench) -> dict[str, tuple[Tensor, Tensor]]:
     found: dict[str, tuple[Tensor, ...]] = {}
     for recipe in bench.known(*HEADLINE, *COMPARED, *RESEEDED):
         family = bench.family(recipe)
-        for stage in STAGES[1:] if found else STAGES:
+        for stage in STAGES if not found else STAGES[1:] if recipe in HEADLINE else STAGES[2:]:
             name = "raw" if stage == "raw" else f"{recipe.name} {stage}"
             found[name] = tuple(tokens.profiles(family, x, last, stage) for x in inputs)
     graph, target = family.plan.graph, family.target

@@ -62,12 +62,11 @@ def sequence() -> str:
         return ""
     rows = []
     for name, stages in found["families"].items():
-        raw = [number(stages["raw"][key]["mean"]) for key in QUALITY]
-        told = [ranged(stages[stage][key]) for key in QUALITY for stage in STAGES[1:]]
-        rows.append([short(name), *told, *raw])
+        rows.append([short(name), *(ranged(stages[stage][key]) for key in QUALITY for stage in STAGES[1:])])
+    rows.append(["raw, any family", *(text for key in QUALITY for text in ("", ranged(found["raw"][key])))])
     head = ["family, children, windows", *(f"{key} {stage}" for key in ("cosine", "exact") for stage in STAGES[1:])]
     text = f"## Whole layer-6 attention output ({found['windows']} held-out windows)\n\n"
-    text += table([*head, "cosine raw", "exact raw"], rows)
+    text += table(head, rows)
     rows = [
         [" minus ".join(map(short, name.split(" minus "))), *(ranged(told[key], signed=True) for key in QUALITY)]
         for name, told in found["contrasts"].items()
