@@ -19,13 +19,14 @@ from typing import Any
 
 from benchmarks.common import command, machine, parser
 from benchmarks.language_bench import EVERY, OUT, Bench
-from benchmarks.language_inverses import base_terms, calibrations, decisions, mlp, sequence
+from benchmarks.language_inverses import base_terms, calibrations, decisions, mlp, sequence, unseen
 from benchmarks.language_routing import controls, layers, routing
 
 MEASUREMENTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "calibrations": calibrations,
     "base_terms": base_terms,
     "sequence": sequence,
+    "unseen": unseen,
     "routing": routing,
     "controls": controls,
     "mlp": mlp,

@@ -56,8 +56,8 @@ def ranged(told: dict[str, float], signed: bool = False) -> str:
     return f"{told['mean']:{sign}.3f} ({told['low']:{sign}.3f}, {told['high']:{sign}.3f})"
 
 
-def sequence() -> str:
-    found = read("sequence")
+def sequence(name: str = "sequence") -> str:
+    found = read(name)
     if found is None:
         return ""
     rows = []
@@ -65,13 +65,18 @@ def sequence() -> str:
         rows.append([short(name), *(ranged(stages[stage][key]) for key in QUALITY for stage in STAGES[1:])])
     rows.append(["raw, any family", *(text for key in QUALITY for text in ("", ranged(found["raw"][key])))])
     head = ["family, children, windows", *(f"{key} {stage}" for key in ("cosine", "exact") for stage in STAGES[1:])]
-    text = f"## Whole layer-6 attention output ({found['windows']} held-out windows)\n\n"
+    told = "on which our recipe was chosen" if name == "sequence" else "on which nothing was chosen"
+    text = f"## Whole layer-6 attention output ({found['windows']} held-out windows, {told})\n\n"
     text += table(head, rows)
     rows = [
         [" minus ".join(map(short, name.split(" minus "))), *(ranged(told[key], signed=True) for key in QUALITY)]
         for name, told in found["contrasts"].items()
     ]
     return text + "\n\n" + table(["paired difference over windows", "embedding cosine", "exact tokens"], rows)
+
+
+def unseen() -> str:
+    return sequence("unseen")
 
 
 def routing() -> str:
@@ -361,7 +366,7 @@ def _save(figure: Any, name: str) -> None:
 
 
 def main() -> None:
-    parts = [part() for part in (sequence, routing, words, controls, layers, decisions, mlp, base_terms)]
+    parts = [part() for part in (sequence, unseen, routing, words, controls, layers, decisions, mlp, base_terms)]
     head = "# Language results\n\nWritten by `python -m benchmarks.language_tables` from the JSON files here."
     (OUT / "tables.md").write_text("\n\n".join([head, *filter(None, parts)]) + "\n")
     figures()
