@@ -74,7 +74,7 @@ COMPARED = tuple(
 RESEEDED = tuple(replace(recipe, seed=SEEDS[1], windows=EQUAL) for recipe in HEADLINE)
 SMALL = (replace(OURS, windows=512),)
 """Ours on an eighth of the paper's windows."""
-MLP = tuple(replace(recipe, part="mlp", windows=EQUAL) for recipe in HEADLINE)
+MLP = tuple(replace(recipe, part="mlp", windows=512) for recipe in HEADLINE)
 LAYERS = tuple(replace(PAPER, layer=layer, windows=256) for layer in (2, 4, 6, 8, 10, 12))
 EVERY = (*HEADLINE, *SMALL, *COMPARED, *RESEEDED, *MLP, *LAYERS)
 

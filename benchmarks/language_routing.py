@@ -31,6 +31,8 @@ from sgfi.language.profiles import cosine
 
 SEMANTIC = ("cue_minus_random", "cue", "target")
 SYNTACTIC = ("agreement_minus_attractor",)
+FEW = 8
+"""Contexts whose every position is queried with the families that are only compared."""
 
 
 def routing(bench: Bench) -> dict[str, Any]:
@@ -86,9 +88,14 @@ def controls(bench: Bench) -> dict[str, Any]:
     cues = [words[place].cues[0] for place in first.tolist()]
     found: dict[str, Any] = {recipe.name: _controls(bench, bench.family(recipe), x[first], cues) for recipe in HEADLINE}
     for recipe in bench.known(*COMPARED):
-        matrix = tokens.position_matrix(bench.family(recipe), x[first][: bench.given.matrices])
+        matrix = tokens.position_matrix(bench.family(recipe), x[first][:FEW])
         found[recipe.name] = {"future_energy": {"final": float(tokens.future_energy(matrix).mean())}}
-    return {"pairs": len(first), "matrices": bench.given.matrices, "families": found, "cross_seed": _seeds(bench)}
+    return {
+        "pairs": len(first),
+        "matrices": [bench.given.matrices, FEW],
+        "families": found,
+        "cross_seed": _seeds(bench),
+    }
 
 
 def _controls(bench: Bench, family: sgfi.MapFamily, a: Tensor, cues: list[int]) -> dict[str, Any]:
