@@ -56,8 +56,8 @@ def ranged(told: dict[str, float], signed: bool = False) -> str:
     return f"{told['mean']:{sign}.3f} ({told['low']:{sign}.3f}, {told['high']:{sign}.3f})"
 
 
-def sequence(name: str = "sequence") -> str:
-    found = read(name)
+def sequence(measured: str = "sequence") -> str:
+    found = read(measured)
     if found is None:
         return ""
     rows = []
@@ -65,7 +65,7 @@ def sequence(name: str = "sequence") -> str:
         rows.append([short(name), *(ranged(stages[stage][key]) for key in QUALITY for stage in STAGES[1:])])
     rows.append(["raw, any family", *(text for key in QUALITY for text in ("", ranged(found["raw"][key])))])
     head = ["family, children, windows", *(f"{key} {stage}" for key in ("cosine", "exact") for stage in STAGES[1:])]
-    told = "on which our recipe was chosen" if name == "sequence" else "on which nothing was chosen"
+    told = "on which our recipe was chosen" if measured == "sequence" else "on which nothing was chosen"
     text = f"## Whole layer-6 attention output ({found['windows']} held-out windows, {told})\n\n"
     text += table(head, rows)
     rows = [
