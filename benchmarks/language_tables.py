@@ -12,6 +12,7 @@ from sgfi.figures.tokens import Strip, curves, dot_intervals, position_matrices,
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "results" / "language"
 STAGES = ("raw", "first", "final")
+QUALITY = ("embedding_cosine", "exact_token")
 PAPER_ROUTING = {
     "raw": ("0.178", "0.511", "0.488", "0.410"),
     "paper first": ("0.161", "0.147", "13.42", "9.55"),
@@ -41,7 +42,7 @@ def short(name: str) -> str:
     kind, _, rest = recipe.rpartition("-s")
     family, _, children = kind.rpartition("-")
     seed, _, windows = rest.partition("-")[0], *rest.rpartition("-c")[1:]
-    told = f"{family}, {children}, {int(windows):,}"
+    told = f"{family}, {children.replace('.one', ' (one stage)')}, {int(windows):,}"
     told += "" if seed == "123" else f", seed {seed}"
     return f"{told} {stage}".strip()
 
@@ -50,21 +51,32 @@ def number(value: float) -> str:
     return "0 (exact)" if value == 0 else f"{value:.3f}"
 
 
-def ranged(told: dict[str, float]) -> str:
-    return f"{told['mean']:.3f} ({told['low']:.3f}, {told['high']:.3f})"
+def ranged(told: dict[str, float], signed: bool = False) -> str:
+    sign = "+" if signed else ""
+    return f"{told['mean']:{sign}.3f} ({told['low']:{sign}.3f}, {told['high']:{sign}.3f})"
 
 
-def sequence() -> str:
-    found = read("sequence")
+def sequence(measured: str = "sequence") -> str:
+    found = read(measured)
     if found is None:
         return ""
     rows = []
     for name, stages in found["families"].items():
-        cosines = [stages[stage]["embedding_cosine"] for stage in STAGES]
-        exact = [stages[stage]["exact_token"] for stage in STAGES]
-        rows.append([short(name), *map(number, (*cosines, *exact))])
-    head = ["family, children, windows", *(f"cosine {s}" for s in STAGES), *(f"exact {s}" for s in STAGES)]
-    return f"## Whole layer-6 attention output ({found['windows']} held-out windows)\n\n" + table(head, rows)
+        rows.append([short(name), *(ranged(stages[stage][key]) for key in QUALITY for stage in STAGES[1:])])
+    rows.append(["raw, any family", *(text for key in QUALITY for text in ("", ranged(found["raw"][key])))])
+    head = ["family, children, windows", *(f"{key} {stage}" for key in ("cosine", "exact") for stage in STAGES[1:])]
+    told = "on which our recipe was chosen" if measured == "sequence" else "on which nothing was chosen"
+    text = f"## Whole layer-6 attention output ({found['windows']} held-out windows, {told})\n\n"
+    text += table(head, rows)
+    rows = [
+        [" minus ".join(map(short, name.split(" minus "))), *(ranged(told[key], signed=True) for key in QUALITY)]
+        for name, told in found["contrasts"].items()
+    ]
+    return text + "\n\n" + table(["paired difference over windows", "embedding cosine", "exact tokens"], rows)
+
+
+def unseen() -> str:
+    return sequence("unseen")
 
 
 def routing() -> str:
@@ -163,11 +175,13 @@ def controls() -> str:
         for name, told in found["families"].items()
     ]
     rows.append(["GPT-2 in the paper", "0 (exact)", "0.426", "0.427"])
-    text += "\n\n### Energy after the queried position, all positions\n\n" + table(["family", *STAGES], rows)
+    many, few = found["matrices"]
+    text += f"\n\n### Energy after the queried position, all positions ({many} contexts, {few} of those compared)\n\n"
+    text += table(["family", *STAGES], rows)
     seeds = {name: told for name, told in found["cross_seed"].items() if isinstance(told, dict)}
     if not seeds:
         return text
-    rows = [[name, *(f"{told[key]:.3f}" for key in told)] for name, told in seeds.items()]
+    rows = [[short(name), *(f"{told[key]:.3f}" for key in told)] for name, told in seeds.items()]
     rows.append(["GPT-2 in the paper, 4,096 windows", "0.912", "0.913", "0.824"])
     head = [
         f"family, {found['cross_seed']['windows']:,} windows, seeds 123 and 321",
@@ -249,8 +263,7 @@ def mlp() -> str:
             rows.append(
                 [
                     f"{short(name)} {stage}",
-                    number(one["embedding_cosine"]),
-                    number(one["exact_token"]),
+                    *(ranged(one[key]) for key in QUALITY),
                     f"{one['reencoding_auc']:.3f}",
                 ]
             )
@@ -291,6 +304,7 @@ def base_terms() -> str:
         "base share, first position",
         "base share, others",
         "first position's share of the node's energy",
+        "first position's share of the source's energy",
     ]
     return "## What a perfect first stage leaves: |H_u - J H_v|^2 / |H_u|^2\n\n" + table(head, rows)
 
@@ -299,7 +313,7 @@ def figures() -> None:
     found = read("routing")
     if found is not None:
         panels: dict[str, dict[str, Any]] = {"cue - random": {}, "agreement - attractor": {}}
-        for name in found["semantic"]:
+        for name in filter(_shown, found["semantic"]):
             panels["cue - random"][short(name)] = found["semantic"][name]["cue_minus_random"]
             panels["agreement - attractor"][short(name)] = found["syntactic"][name]["pooled"]
         _save(dot_intervals(panels, "Terminal-token routing, means with 95 % cluster-bootstrap intervals"), "routing")
@@ -329,6 +343,11 @@ def figures() -> None:
         _save(curves(lines, "layer", "cue - random", "Attention outputs by depth"), "layers")
 
 
+def _shown(name: str) -> bool:
+    """The references, both stages of the headline's families, the final one of the others."""
+    return "-c" not in name or "c4096" in name or name.endswith("final")
+
+
 def _strips(found: dict[str, Any]) -> None:
     """One context of each sense of every word, in the order of the benchmark, by the headline's causal family."""
     words = json.loads((OUT / "contexts.json").read_text())["polysemy"]
@@ -349,7 +368,7 @@ def _save(figure: Any, name: str) -> None:
 
 
 def main() -> None:
-    parts = [part() for part in (sequence, routing, words, controls, layers, decisions, mlp, base_terms)]
+    parts = [part() for part in (sequence, unseen, routing, words, controls, layers, decisions, mlp, base_terms)]
     head = "# Language results\n\nWritten by `python -m benchmarks.language_tables` from the JSON files here."
     (OUT / "tables.md").write_text("\n\n".join([head, *filter(None, parts)]) + "\n")
     figures()

@@ -298,10 +298,10 @@ def causal_wiener(
     """Real maps (P, C, (1 + reach) C) from source to goal, both (N, P, C): plain ridge regression by position."""
     positions = source.shape[1]
     seen = torch.stack([read(source, p, reach, backwards) for p in range(positions)], dim=1)  # (N, P, W)
-    shift = ridge * max(seen.square().mean().item(), FLOOR)
     result = torch.zeros(positions, goal.shape[2], seen.shape[2], dtype=source.dtype)
     for g in groups_of(partition, positions):
         x, h = seen[:, g].flatten(0, 1), goal[:, g].flatten(0, 1)  # (N |g|, W), (N |g|, C)
+        shift = ridge * max(x.square().mean().item(), FLOOR)  # each group's own, where vision has one for the node
         eye = torch.eye(x.shape[1], dtype=x.dtype)
         result[g] = (h.T @ x / len(x)) @ torch.linalg.inv(x.T @ x / len(x) + shift * eye)
     return result

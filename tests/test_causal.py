@@ -14,6 +14,7 @@ from tests.analytic import captured, tiny
 
 FAMILIES = {
     "one matrix": {"operator": "causal", "partition": "shared"},
+    "first apart": {"operator": "causal", "partition": "first-apart"},
     "one a position": {"operator": "causal", "partition": "singleton"},
     "kernel": {"operator": "causal+2", "partition": "shared"},
 }

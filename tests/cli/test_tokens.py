@@ -18,7 +18,7 @@ RUN = CliRunner()
 @pytest.fixture(scope="module")
 def maps(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("maps") / "gpt2"
-    settings = ["--size", "8", "--limit", "24", "--operator", "causal", "--partition", "shared", "--quiet"]
+    settings = ["--size", "8", "--limit", "24", "--operator", "causal", "--partition", "first-apart", "--quiet"]
     done = RUN.invoke(
         app, ["calibrate", f"hf:{folder}", "--data", str(folder / "text.txt"), "--out", str(out), *settings]
     )

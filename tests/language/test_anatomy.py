@@ -47,12 +47,21 @@ def test_families_and_what_is_refused() -> None:
     graph = captured("gpt2")
     for family, setting in FAMILIES.items():
         boundary = token_plan(graph, 4, family=family).boundary["input"]
-        assert boundary.operator.name == setting["operator"] and boundary.partition.kind == setting["partition"]
+        kind = "custom" if setting["partition"] == "first-apart" else setting["partition"]
+        assert boundary.operator.name == setting["operator"] and boundary.partition.kind == kind
+    groups = token_plan(graph, 4, family="causal-first-apart").boundary["input"].partition.groups
+    assert groups.tolist() == [0, 1, 1, 1, 1]
     assert token_plan(graph, 4, family="causal+3").boundary["input"].width == 32
     for wrong, told in (
         ({"layer": 7}, "from 1 to 6"),
+        ({"layer": "6"}, "from 1 to 6"),
         ({"part": "head"}, "attention"),
+        ({"part": ["mlp"]}, "a part among"),
+        ({"spacing": 0}, "one layer or more"),
+        ({"family": None}, "a family among"),
         ({"family": "causl"}, "causal"),
     ):
         with pytest.raises(PlanError, match=told):
             token_plan(graph, **wrong)
+    with pytest.raises(PlanError, match="captured graph"):
+        token_plan(torch.nn.Linear(2, 2))  # type: ignore[arg-type]

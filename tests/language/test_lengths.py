@@ -21,7 +21,7 @@ def fitted(lm, graph: sgfi.TensorGraph, family: str) -> sgfi.MapFamily:
     return sgfi.calibrate(token_plan(graph, 3, family=family), x.split(16), progress=False)
 
 
-@pytest.mark.parametrize("family", ["causal", "causal+2", "causal-per-position"])
+@pytest.mark.parametrize("family", ["causal", "causal+2", "causal-first-apart", "causal-per-position"])
 def test_a_shorter_text_is_its_prefix(lm, graphs, family: str) -> None:
     """What causal maps say of a prefix does not depend on what follows it, nor on whether anything does."""
     whole = fitted(lm, graphs[8], family)
@@ -48,3 +48,13 @@ def test_gains_are_interpolated_on_the_normalised_grid(lm, graphs) -> None:
 def test_one_matrix_a_position_knows_no_further_ones(lm, graphs) -> None:
     with pytest.raises(PlanError, match="at most 8 tokens"):
         transfer(fitted(lm, graphs[8], "causal-per-position"), graphs[12])
+
+
+def test_further_positions_join_the_last_group(lm, graphs) -> None:
+    family = fitted(lm, graphs[8], "causal-first-apart")
+    moved = transfer(family, graphs[12])
+    assert moved.plan.boundary["input"].partition.groups.tolist() == [0] + [1] * 11
+    x = lm.get_input_embeddings()(torch.randint(0, 20, (3, 12)))
+    long, short = (sgfi.invert(one, x[:, :size], coords=[5]).value for one, size in ((moved, 12), (family, 8)))
+    torch.testing.assert_close(long[:, :8], short, atol=1e-4, rtol=1e-3)
+    assert not long[:, 6:].any()

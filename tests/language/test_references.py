@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 import sgfi
+from sgfi.errors import QueryError
 from sgfi.language import embedding_model, references
 
 
@@ -39,3 +41,13 @@ def test_gradients_by_hand(lm) -> None:
     torch.testing.assert_close(found, by_hand / by_hand.sum(1, keepdim=True), atol=1e-6, rtol=1e-4)
     along = references.integrated_gradients(graph, name, x, 5)
     assert not along[:, 6:].any() and not torch.allclose(along, found, atol=1e-2)
+
+
+def test_what_is_out_of_range_is_told(lm) -> None:
+    x = lm.get_input_embeddings()(torch.randint(0, 20, (2, 8)))
+    graph = sgfi.capture(embedding_model(lm, layers=2), x)
+    with pytest.raises(QueryError, match="a layer from 1 to 4"):
+        references.attention(lm, x, layer=5)
+    for method in (references.gradient_times_input, references.integrated_gradients):
+        with pytest.raises(QueryError, match="a position from 0 to 7"):
+            method(graph, "lm.transformer.h.1.attn", x, 8)

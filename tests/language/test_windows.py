@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sgfi.errors import DataError
-from sgfi.language import Windows, draw
+from sgfi.language import Windows, draw, tokenise
 
 TEXT = torch.arange(400)
 
@@ -29,3 +29,14 @@ def test_evaluation_keeps_clear_of_what_was_taken() -> None:
 def test_too_little_text_is_told() -> None:
     with pytest.raises(DataError, match="room for"):
         draw(TEXT, 50, 8, seed=1)
+
+
+@pytest.mark.parametrize("wrong", [TEXT.view(2, -1), TEXT.float(), TEXT.tolist()])
+def test_ids_are_one_row_of_integers(wrong: object) -> None:
+    with pytest.raises(DataError, match="one row of token ids"):
+        draw(wrong, 2, 8, seed=1)  # type: ignore[arg-type]
+
+
+def test_a_text_is_needed() -> None:
+    with pytest.raises(DataError, match="a text"):
+        tokenise(None, "")

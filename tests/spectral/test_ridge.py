@@ -128,3 +128,21 @@ def test_groups_share_one_choice() -> None:
     assert fit.gain.shape == (2, CHANNELS, CHANNELS)
     assert fit.ridge.shape == (2,)
     assert fit.whitener is None
+
+
+def test_groups_of_positions_have_ridges_of_their_own() -> None:
+    """One position's sources are a thousand times larger; the other's fit must not be held back for it."""
+    x, y = torch.randn(2, BINS, CHANNELS, SAMPLES, dtype=torch.float64)
+    x[0] *= 1e3
+    partition = Partition.of([0, 1, 1], BINS)
+    found = Moments.empty(partition, CHANNELS, x.dtype)
+    found.update(x, y)
+    fit = operator_named("causal").solve(found, 0.01)
+    for group, members in enumerate(partition.members):
+        one, two = (part[members].transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
+        normal = one @ one.T
+        normal += 0.01 * normal.diagonal().mean() * torch.eye(CHANNELS)
+        torch.testing.assert_close(fit.weights["gain"][group], two @ one.T @ torch.linalg.inv(normal))
+    assert fit.ridge[0] > 1e5 * fit.ridge[1]
+    alike = operator_named("full").solve(found, 0.01)
+    assert alike.ridge[0] == alike.ridge[1]

@@ -53,7 +53,11 @@ def calibrate(
         str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
     ] = "full",
     partition: Annotated[
-        str, typer.Option(help="singleton: a matrix per frequency; shared: one for all.")
+        str,
+        typer.Option(
+            help="singleton: a matrix per frequency; shared: one for all; first-apart: one for the first token and one "
+            "for all others (causal operators)."
+        ),
     ] = "singleton",
     memory: Annotated[
         str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")

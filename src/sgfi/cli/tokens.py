@@ -40,7 +40,7 @@ def tokens(
 
     Examples:
 
-      sgfi calibrate hf:gpt2 --size 16 --data wiki.txt --limit 4096 --operator causal --partition shared --out maps/gpt2
+      sgfi calibrate hf:gpt2 --size 16 --data wiki.txt --operator causal --partition first-apart --out maps/gpt2
 
       sgfi tokens maps/gpt2 "The fisherman pulled his boat out of the water and onto the muddy bank"
 

@@ -15,9 +15,14 @@ FAMILIES = {
     "paper": {"operator": "full", "partition": "shared"},
     "per-frequency": {"operator": "full", "partition": "singleton"},
     "causal": {"operator": "causal", "partition": "shared"},
+    "causal-first-apart": {"operator": "causal", "partition": "first-apart"},
     "causal-per-position": {"operator": "causal", "partition": "singleton"},
 }
-"""Operator families for token streams; ``causal+<k>`` too, one kernel over k later positions for all positions."""
+"""Operator families for token streams; ``causal+<k>`` too, one kernel over k later positions for all positions.
+
+The first token is where later ones attend when they look for nothing (an attention sink). Its states and sources are
+many times larger than the others', so that a least-squares map shared with it serves it alone: hence the first apart.
+"""
 
 
 @dataclass(frozen=True)
@@ -29,10 +34,10 @@ class Anatomy:
 
     def tensor(self, layer: int, part: str = "residual") -> str:
         """The canonical name of a layer's output, or of the output of its attention or MLP. Layers count from one."""
-        if part not in PARTS:
-            raise PlanError(f"a part among {list(PARTS)}", repr(part), closest(part, PARTS))
-        if not 1 <= layer <= len(self.blocks):
-            raise PlanError(f"a layer from 1 to {len(self.blocks)}", str(layer), "Layers count from one.")
+        if part not in list(PARTS):
+            raise PlanError(f"a part among {list(PARTS)}", repr(part), closest(str(part), PARTS))
+        if not _whole(layer) or not 1 <= layer <= len(self.blocks):
+            raise PlanError(f"a layer from 1 to {len(self.blocks)}", repr(layer), "Layers count from one.")
         names = [f"{self.blocks[layer - 1]}.{module}".rstrip(".") for module in PARTS[part]]
         for name in names:
             if name in self.graph.nodes:
@@ -62,11 +67,21 @@ def token_plan(
     ``family`` is one of ``FAMILIES`` or ``causal+<k>``; the paper's own is ``"paper"``, one complex matrix for all
     frequencies.
     """
-    chosen = FAMILIES.get(family)
-    if chosen is None and re.fullmatch(r"causal\+[1-9]\d*", family):
+    if not isinstance(graph, TensorGraph):
+        raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(embedding_model(lm), embeddings).")
+    if not _whole(spacing) or spacing < 1:
+        raise PlanError("a spacing of one layer or more", repr(spacing), "The paper uses 2.")
+    chosen = FAMILIES.get(str(family))
+    if chosen is None and re.fullmatch(r"causal\+[1-9]\d*", str(family)):
         chosen = {"operator": family, "partition": "shared"}
     if chosen is None:
-        raise PlanError(f"a family among {list(FAMILIES)} or 'causal+<k>'", repr(family), closest(family, FAMILIES))
+        known = f"a family among {list(FAMILIES)} or 'causal+<k>'"
+        raise PlanError(known, repr(family), closest(str(family), FAMILIES))
     body = anatomy(graph)
+    target = body.tensor(layer, part)
     inner = [body.tensor(place) for place in range(spacing, layer, spacing)]
-    return plan(graph, body.tensor(layer, part), inner, partition=chosen["partition"], operator=chosen["operator"])
+    return plan(graph, target, inner, partition=chosen["partition"], operator=chosen["operator"])
+
+
+def _whole(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool)

@@ -20,20 +20,26 @@ def transfer(family: MapFamily, graph: TensorGraph) -> MapFamily:
 
     Shared maps know no length and are taken as they are. One matrix per frequency is interpolated linearly on the
     normalised rFFT grid (bin over length, from 0 to 1/2). One matrix per position is known for its own positions only,
-    so that a longer text is refused.
+    so that a longer text is refused. Groups of positions keep their matrices; further positions join the last one's.
     """
     old = family.plan
     inner = [name for name in old.fitted if name != "input"]
     sample = old.boundary["input"]
-    partition = sample.partition.kind
-    if partition == "custom":
-        raise PlanError("shared or singleton partitions", "a custom one", "Calibrate at this length.")
+    partition = _groups(sample, graph) if sample.partition.kind == "custom" else sample.partition.kind
     new = plan(graph, old.target, inner, partition=partition, operator=sample.operator.name)
     maps = {
         name: tuple(_moved(wiener, old.boundary[name], new.boundary[name]) for wiener in family.maps[name])
         for name in new.fitted
     }
     return replace(family, plan=new, maps=maps, forced=True)
+
+
+def _groups(old: Boundary, graph: TensorGraph) -> list[int]:
+    """The group of every position of the new length."""
+    if not old.operator.causal:
+        raise PlanError("shared or singleton partitions of frequencies", "a custom one", "Calibrate at this length.")
+    known, length = old.partition.groups.tolist(), int(graph.input.shape[1] or 0)
+    return [known[min(place, len(known) - 1)] for place in range(length)]
 
 
 def _moved(wiener: WienerMap, old: Boundary, new: Boundary) -> WienerMap:
@@ -44,6 +50,9 @@ def _moved(wiener: WienerMap, old: Boundary, new: Boundary) -> WienerMap:
         else:
             sizes = old.basis.coords[0], new.basis.coords[0]
             weights = {key: _interpolated(found, *sizes) for key, found in weights.items()}
+    if old.partition.kind == "custom":
+        kept = old.partition.groups[: new.basis.bins].unique()
+        weights = {key: found[kept] for key, found in weights.items()}
     return WienerMap(new.basis, new.partition, new.operator, weights)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sgfi.errors import QueryError
 from sgfi.extras import need
 from sgfi.graph import TensorGraph
 from sgfi.language.profiles import normalised
@@ -49,11 +50,15 @@ def attention(lm: Any, embeddings: Tensor, layer: int, position: int = -1) -> Te
     """The attention weights of one layer (counted from one) and position, mean over heads: (B, L)."""
     with _eager(lm):
         found = lm(inputs_embeds=embeddings, use_cache=False, output_attentions=True).attentions
+    if not 1 <= layer <= len(found):
+        raise QueryError(f"a layer from 1 to {len(found)}", str(layer), "Layers count from one.")
+    _check_position(position, embeddings)
     return normalised(found[layer - 1][:, :, position].mean(1).double())
 
 
 def gradient_times_input(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
     """Of the squared norm of the feature at one position."""
+    _check_position(position, embeddings)
     attribution = _captum().InputXGradient(_squared_norm(graph, target, position))
     with torch.enable_grad():
         return _sizes(attribution.attribute(embeddings.clone().requires_grad_()))
@@ -61,10 +66,17 @@ def gradient_times_input(graph: TensorGraph, target: str, embeddings: Tensor, po
 
 def integrated_gradients(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
     """The same along the straight line from the zero embedding."""
+    _check_position(position, embeddings)
     attribution = _captum().IntegratedGradients(_squared_norm(graph, target, position))
     with torch.enable_grad():
         found = attribution.attribute(embeddings.clone().requires_grad_(), n_steps=STEPS, internal_batch_size=64)
     return _sizes(found)
+
+
+def _check_position(position: int, embeddings: Tensor) -> None:
+    length = embeddings.shape[1]
+    if not -length <= position < length:
+        raise QueryError(f"a position from 0 to {length - 1}, or -1 for the last", str(position), "Count them again.")
 
 
 def _squared_norm(graph: TensorGraph, target: str, position: int) -> Callable[[Tensor], Tensor]:

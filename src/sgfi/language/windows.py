@@ -39,6 +39,8 @@ class Windows:
 
 def tokenise(tokenizer: Any, text: str) -> Tensor:
     """(T,) ids of a long text, without special tokens."""
+    if not isinstance(text, str) or not text:
+        raise DataError("a text", repr(text)[:80], "Read the file first.")
     return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=torch.int64)
 
 
@@ -48,6 +50,9 @@ def draw(ids: Tensor, count: int, length: int, seed: int, taken: Iterable[Window
     The same text, numbers and taken windows give the same draw.
     """
     span = length + NEXT
+    if not isinstance(ids, Tensor) or ids.dim() != 1 or ids.is_floating_point():
+        got = f"{ids.dtype} {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
+        raise DataError("one row of token ids", got, "Pass what sgfi.language.tokenise returned.")
     if count < 1 or length < 1:
         raise DataError("at least one window of one token", f"{count} of {length}", "Ask for more.")
     free = torch.ones(len(ids), dtype=torch.bool)

@@ -70,7 +70,7 @@ class Operator:
         if ridge == "auto":
             fit = chosen(moments, samples, whiten=whiten)
         else:
-            fit = fixed(moments, float(ridge), whiten=whiten)
+            fit = fixed(moments, float(ridge), whiten=whiten, apart=self.causal)
         return Solution({"gain": fit.gain}, fit.ridge, fit.whitener, fit.strong, fit.prior)
 
     def unseen(

@@ -22,11 +22,13 @@ class Partition:
 
     @classmethod
     def of(cls, choice: object, bins: int, name: str = "node") -> Partition:
-        """From ``"singleton"``, ``"shared"`` or one integer per stored bin."""
+        """From ``"singleton"``, ``"shared"``, ``"first-apart"`` (two groups) or one integer per stored bin."""
         if isinstance(choice, str) and choice == "singleton":
             return cls("singleton", torch.arange(bins))
         if isinstance(choice, str) and choice == "shared":
             return cls("shared", torch.zeros(bins, dtype=torch.int64))
+        if isinstance(choice, str) and choice == "first-apart":
+            return cls("custom", (torch.arange(bins) > 0).to(torch.int64))
         try:
             ids = torch.as_tensor(choice)
         except (TypeError, ValueError, RuntimeError):
@@ -34,7 +36,7 @@ class Partition:
         if isinstance(choice, str) or ids.is_floating_point() or ids.is_complex() or ids.numel() != bins:
             got = repr(choice) if isinstance(choice, str) else f"{ids.dtype} of shape {tuple(ids.shape)}"
             raise PlanError(
-                f'partition "singleton", "shared" or {bins} integer group ids for {name!r}',
+                f'partition "singleton", "shared", "first-apart" or {bins} integer group ids for {name!r}',
                 got,
                 "Give one group id per stored rFFT bin.",
             )

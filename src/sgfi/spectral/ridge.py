@@ -35,21 +35,25 @@ class Fit:
     """See :func:`~sgfi.spectral.packed.strongest`; known here where the moments are bare."""
 
 
-def fixed(moments: Moments, relative: float, *, whiten: bool) -> Fit:
-    """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky (eq:matrix_wiener)."""
-    ridge = moments.ridge(relative)
+def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = False) -> Fit:
+    """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky (eq:matrix_wiener).
+
+    The ridge is relative to the node's mean source moment, or where groups stand ``apart`` to each group's own.
+    """
+    one = torch.tensor(moments.ridge(relative), dtype=torch.float64)
+    ridge = moments.own_ridge(relative) if apart else one.expand(len(moments.groups))
     gains = torch.empty_like(moments.yx, dtype=moments.dtype)
     whiteners = torch.empty_like(moments.xx, dtype=moments.dtype) if whiten else None
     for part, dtype in parts(moments):
         xx, yx = moments.mean(part, dtype)
-        torch.diagonal(xx, dim1=-2, dim2=-1).add_(ridge)
+        torch.diagonal(xx, dim1=-2, dim2=-1).add_(ridge[part, None].to(xx.real))
         factor = torch.linalg.cholesky(xx)
         half = torch.linalg.solve_triangular(factor.mH, yx, upper=True, left=False)
         gains[part] = torch.linalg.solve_triangular(factor, half, upper=False, left=False)
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return Fit(gains, torch.full((len(moments.groups),), ridge), whiteners)
+    return Fit(gains, ridge.float(), whiteners)
 
 
 def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
