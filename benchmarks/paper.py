@@ -102,10 +102,11 @@ def mapped(basis: Basis, gain: Tensor, source: Tensor) -> Tensor:
 
 def solved(xx: Tensor, yx: Tensor, samples: int, ridge: float) -> Tensor:
     """``S_YX (S_XX + lambda I)^-1`` of every bin at once, in double precision."""
+    dtype = xx.dtype
     xx, yx = (moment.to(torch.complex128) / samples for moment in (xx, yx))
     diagonal = torch.diagonal(xx, dim1=1, dim2=2)
     diagonal += ridge * diagonal.real.mean()
-    return torch.linalg.solve(xx, yx, left=False).to(torch.complex64)
+    return torch.linalg.solve(xx, yx, left=False).to(dtype)
 
 
 def _vjp(outputs: list[Tensor], source: Tensor, cotangents: list[Tensor]) -> Tensor:
