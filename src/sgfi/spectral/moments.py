@@ -145,7 +145,7 @@ class Moments:
     def own_ridge(self, relative: float) -> Tensor:
         """(K,) the same with the mean over each group alone."""
         diagonal = torch.diagonal(self.xx, dim1=-2, dim2=-1).real.to(self.energy.dtype)
-        return relative * (diagonal.mean(1) / self.columns).clamp(min=FLOOR).cpu().double()
+        return relative * (diagonal.mean(1) / self.columns).clamp(min=FLOOR)
 
     @staticmethod
     def size(

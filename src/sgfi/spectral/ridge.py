@@ -40,7 +40,7 @@ def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = Fals
 
     The ridge is relative to the node's mean source moment, or where groups stand ``apart`` to each group's own.
     """
-    one = torch.tensor(moments.ridge(relative), dtype=torch.float64)
+    one = torch.tensor(moments.ridge(relative), dtype=moments.energy.dtype)
     ridge = moments.own_ridge(relative) if apart else one.expand(len(moments.groups))
     gains = torch.empty_like(moments.yx, dtype=moments.dtype)
     whiteners = torch.empty_like(moments.xx, dtype=moments.dtype) if whiten else None
@@ -53,7 +53,7 @@ def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = Fals
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return Fit(gains, ridge.float(), whiteners)
+    return Fit(gains, ridge.float().cpu(), whiteners)
 
 
 def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
