@@ -372,10 +372,10 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
 
 
 def _solve(job: _Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
-    operator, strong = job.plan.boundary[name].operator, None if moments.bare else strongest(moments.xx)
+    operator, strong = job.plan.boundary[name].operator, strongest(moments.xx)
     try:
         found = operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
-        return found if moments.bare else replace(found, strong=strong)
+        return found if strong is None else replace(found, strong=strong)
     except torch.linalg.LinAlgError as error:
         raise CalibrationError(
             f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",
