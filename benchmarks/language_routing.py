@@ -31,8 +31,6 @@ from sgfi.language.profiles import cosine
 
 SEMANTIC = ("cue_minus_random", "cue", "target")
 SYNTACTIC = ("agreement_minus_attractor",)
-FEW = 8
-"""Contexts whose every position is queried with the families that are only compared."""
 
 
 def routing(bench: Bench) -> dict[str, Any]:
@@ -66,7 +64,7 @@ def _profiles(bench: Bench) -> dict[str, tuple[Tensor, Tensor]]:
     inputs = tuple(bench.embed(stacked(contexts)) for contexts in (bench.polysemy, bench.agreement))
     last = [inputs[0].shape[1] - 1]
     found: dict[str, tuple[Tensor, ...]] = {}
-    for recipe in bench.known(*HEADLINE, *COMPARED, *RESEEDED):
+    for recipe in bench.known(*COMPARED, *RESEEDED):
         family = bench.family(recipe)
         for stage in STAGES if not found else STAGES[1:] if recipe in HEADLINE else STAGES[2:]:
             name = "raw" if stage == "raw" else f"{recipe.name} {stage}"
@@ -87,15 +85,22 @@ def controls(bench: Bench) -> dict[str, Any]:
     first = torch.arange(0, len(words), 3)  # the first context of every sense: 24 of them
     cues = [words[place].cues[0] for place in first.tolist()]
     found: dict[str, Any] = {recipe.name: _controls(bench, bench.family(recipe), x[first], cues) for recipe in HEADLINE}
+    few = _queried_everywhere(bench, x[first])
     for recipe in bench.known(*COMPARED):
-        matrix = tokens.position_matrix(bench.family(recipe), x[first][:FEW])
+        if recipe in HEADLINE:
+            continue
+        matrix = tokens.position_matrix(bench.family(recipe), few)
         found[recipe.name] = {"future_energy": {"final": float(tokens.future_energy(matrix).mean())}}
     return {
         "pairs": len(first),
-        "matrices": [bench.given.matrices, FEW],
+        "matrices": len(few),
         "families": found,
         "cross_seed": _seeds(bench),
     }
+
+
+def _queried_everywhere(bench: Bench, x: Tensor) -> Tensor:
+    return x[:: max(1, len(x) // bench.given.matrices)]
 
 
 def _controls(bench: Bench, family: sgfi.MapFamily, a: Tensor, cues: list[int]) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def _controls(bench: Bench, family: sgfi.MapFamily, a: Tensor, cues: list[int]) 
     blank = sgfi.invert(family, a, coords=[last], terminal=torch.zeros_like(tokens.target_state(family, a)))
     own = sgfi.invert(family, a, coords=[last]).value
     cue = torch.cat([sgfi.invert(family, a[i : i + 1], coords=[at]).value for i, at in enumerate(cues)])
-    few = a[:: max(1, len(a) // bench.given.matrices)]
+    few = _queried_everywhere(bench, a)
     matrices = {stage: tokens.position_matrix(family, few, stage) for stage in STAGES}
     return {
         "geometry_swap": means(tokens.geometry_swap(family, a, a.roll(-2, 0), [last])),

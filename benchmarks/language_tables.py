@@ -175,8 +175,7 @@ def controls() -> str:
         for name, told in found["families"].items()
     ]
     rows.append(["GPT-2 in the paper", "0 (exact)", "0.426", "0.427"])
-    many, few = found["matrices"]
-    text += f"\n\n### Energy after the queried position, all positions ({many} contexts, {few} of those compared)\n\n"
+    text += f"\n\n### Energy after the queried position, all positions ({found['matrices']} contexts)\n\n"
     text += table(["family", *STAGES], rows)
     seeds = {name: told for name, told in found["cross_seed"].items() if isinstance(told, dict)}
     if not seeds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -24,7 +24,7 @@ from sgfi.graph import Linearisation
 from sgfi.memory import as_bytes, available, readable
 from sgfi.progress import Progress
 from sgfi.repair import source
-from sgfi.spectral import Moments, Solution, WienerMap, strongest, wide, workspace
+from sgfi.spectral import Moments, Solution, WienerMap, wide, workspace
 from sgfi.store import Checkpoint, NodeMaps
 
 Maps = dict[str, tuple[WienerMap, ...]]
@@ -372,10 +372,9 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
 
 
 def _solve(job: _Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
-    operator, strong = job.plan.boundary[name].operator, strongest(moments.xx)
+    operator = job.plan.boundary[name].operator
     try:
-        found = operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
-        return found if strong is None else replace(found, strong=strong)
+        return operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
     except torch.linalg.LinAlgError as error:
         raise CalibrationError(
             f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",

@@ -22,6 +22,7 @@ SHARE = 4
 """Of the directions of sources one in so many is remembered: about as many as a node's children have channels."""
 FAINT = 1e-3
 """Sources are taken to have at least this share of their mean energy in every direction."""
+TINY = torch.finfo(torch.float32).tiny
 LARGEST = 127
 HEADROOM = 1.05
 """Rounding pushes neighbours up; without room they would be cut off."""
@@ -249,13 +250,15 @@ def strongest(moments: Tensor) -> Tensor | None:
     return _strongest(energy, lambda pivot: moments[each, pivot].to(single))
 
 
-def strongest_among(columns: Tensor) -> Tensor | None:
-    """The same of the sources X ``(K, C, samples)`` themselves."""
-    if columns.shape[1] <= FEW:
+def strongest_axes(values: Tensor, vectors: Tensor) -> Tensor | None:
+    """The same of the moments' principal axes: eigenvalues ``(K, r)``, rising, and eigenvectors ``(K, C, r)``."""
+    channels = vectors.shape[1]
+    if channels <= FEW:
         return None
-    each = torch.arange(len(columns), device=columns.device)
-    energy = columns.abs().square().sum(-1)
-    return _strongest(energy, lambda pivot: (columns[each, pivot].unsqueeze(1) @ columns.mH).squeeze(1))
+    count = min(channels // SHARE, values.shape[1])
+    weak, strong = values.split([values.shape[1] - count, count], 1)
+    found = (vectors[..., -count:] * strong.sqrt().to(vectors.real.dtype).unsqueeze(1)).mH.flip(1).resolve_conj()
+    return _kept(found, (values.sum(1) / channels).clamp(min=TINY), weak.sum(1) / channels)
 
 
 def _strongest(left: Tensor, row: Callable[[Tensor], Tensor]) -> Tensor:
@@ -266,7 +269,8 @@ def _strongest(left: Tensor, row: Callable[[Tensor], Tensor]) -> Tensor:
     groups, channels = left.shape
     each = torch.arange(groups, device=left.device)
     found = torch.zeros_like(row(each.new_zeros(groups))).unsqueeze(1).repeat(1, channels // SHARE, 1)
-    faint = FAINT * left.mean(-1).clamp(min=torch.finfo(left.dtype).tiny)
+    mean = left.mean(-1).clamp(min=TINY)
+    faint = FAINT * mean
     for place in range(found.shape[1]):
         energy, pivot = left.max(-1)
         sofar = found[:, :place]
@@ -274,7 +278,12 @@ def _strongest(left: Tensor, row: Callable[[Tensor], Tensor]) -> Tensor:
         scaled = (row(pivot) - explained) / torch.maximum(energy, faint).sqrt().unsqueeze(-1)
         found[:, place] = torch.where((energy > faint).unsqueeze(-1), scaled, 0)
         left = (left - found[:, place].abs().square()).clamp(min=0)
-    found /= torch.maximum(left.mean(-1), faint).sqrt().reshape(-1, 1, 1)
+    return _kept(found, mean, left.mean(-1))
+
+
+def _kept(found: Tensor, mean: Tensor, left: Tensor) -> Tensor:
+    """Directions relative to the mean energy that is left beside them, in halves."""
+    found = found / torch.maximum(left, FAINT * mean).sqrt().reshape(-1, 1, 1).to(found.real.dtype)
     return (torch.view_as_real(found) if found.is_complex() else found).half().cpu()
 
 

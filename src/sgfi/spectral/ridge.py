@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sgfi.spectral.devices import DOUBLE, wide
 from sgfi.spectral.moments import FLOOR, Moments
-from sgfi.spectral.packed import strongest_among
+from sgfi.spectral.packed import strongest, strongest_axes
 from sgfi.spectral.prior import GRID, OWN, Prior, Samples, shared
 from sgfi.spectral.sketch import Sketch
 
@@ -32,7 +32,7 @@ class Fit:
     prior: Prior | None = None
     """What the gains were held toward, if not toward zero."""
     strong: Tensor | None = None
-    """See :func:`~sgfi.spectral.packed.strongest`; known here where the moments are bare."""
+    """See :func:`~sgfi.spectral.packed.strongest`."""
 
 
 def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = False) -> Fit:
@@ -53,7 +53,7 @@ def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = Fals
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return Fit(gains, ridge.float().cpu(), whiteners)
+    return Fit(gains, ridge.float().cpu(), whiteners, strong=strongest(moments.xx))
 
 
 def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
@@ -83,7 +83,6 @@ class _Axes:
     """(K, W, r) V."""
     turned: Tensor
     """(K, C, r) ``yx V``."""
-    strong: Tensor | None = None
 
 
 def _all_axes(moments: Moments, left: _Left) -> _Axes:
@@ -104,7 +103,6 @@ def _few_axes(moments: Moments, samples: Samples, left: _Left) -> _Axes:
     groups, width, count = len(moments.groups), moments.xx.shape[1], moments.count
     columns = moments.xx.new_empty(groups, width, count)
     _beside(columns, (one for x, y in samples for _, one, _ in moments.pooled(x, y)))
-    strong = strongest_among(columns)
     values = torch.empty(groups, count, dtype=moments.energy.dtype, device=columns.device)
     for part, dtype in parts(moments):
         values[part], vectors = _principal(columns[part].to(dtype))
@@ -113,7 +111,7 @@ def _few_axes(moments: Moments, samples: Samples, left: _Left) -> _Axes:
     for x, y in left:
         for _, one, two in moments.pooled(x, y):
             turned.baddbmm_(two, (columns.mH @ one).mH, alpha=1 / count)
-    return _Axes(values, columns, turned, strong)
+    return _Axes(values, columns, turned)
 
 
 def _beside(out: Tensor, pieces: Iterable[Tensor]) -> None:
@@ -179,7 +177,7 @@ def _solved(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, prior: P
             gains[part] += prior.gain
         if whiteners is not None:
             whiteners[part] = (axes.vectors[part] * weight.sqrt()).mH
-    return Fit(gains, ridge, whiteners, prior, axes.strong)
+    return Fit(gains, ridge, whiteners, prior, strongest_axes(axes.values, axes.vectors))
 
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:
