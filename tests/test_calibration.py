@@ -18,6 +18,7 @@ import sgfi.calibration as calibration
 from sgfi.carry import Carry
 from sgfi.errors import CalibrationError, SgfiError, StoreError
 from sgfi.graph import LocalMap
+from sgfi.job import Job
 from tests.analytic import tiny
 
 CHILDREN = ["true", "online"]
@@ -91,7 +92,7 @@ def test_a_small_budget_means_more_passes_and_the_same_maps(
 ) -> None:
     found = plan(operator=operator)
     expected = calibrate(found, batches(), children=children)
-    job = calibration._Job(found, calibration.Batches(found, batches()), 0.01, children, 2, 1)
+    job = Job(found, calibration.Batches(found, batches()), 0.01, children, 2, 1)
     least = max(job.held(name) + job.moment_bytes(name, 1) for name in found.fitted)
     passes: list[dict] = []
     real = calibration._pass
@@ -106,33 +107,6 @@ def test_a_small_budget_means_more_passes_and_the_same_maps(
         assert sorted(covered) == sorted(2 * list(range(found.boundary[name].partition.count)))
 
 
-def test_waves_never_hold_more_than_the_budget() -> None:
-    found = plan("residual")
-    whole = calibration._Job(found, calibration.Batches(found, batches("residual")), 0.01, "true", 2, 10**9)
-    need = {name: whole.held(name) + whole.moment_bytes(name) for name in found.fitted}
-    assert len(calibration._waves(whole, list(found.fitted))) == 1
-    for budget in (max(need.values()), 2 * max(need.values())):
-        job = calibration._Job(found, whole.data, 0.01, "true", 2, budget)
-        waves = calibration._waves(job, list(found.fitted))
-        assert [name for wave in waves for name in wave] == list(found.fitted) and len(waves) > 1
-        assert all(sum(need[name] for name in wave) <= budget for wave in waves)
-
-
-def test_moments_are_summed_in_double_where_that_takes_no_further_pass() -> None:
-    graph = sgfi.capture(
-        nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 3)).eval(), torch.zeros(2, 3, 9, 9)
-    )
-    found = sgfi.plan(graph, target="2", boundaries=["0"])
-    data = calibration.Batches(found, [torch.randn(4, 3, 9, 9)])
-    jobs = [calibration._Job(found, data, 0.01, "true", 2, budget) for budget in (1, 10**9)]
-    assert [job.exact for job in jobs] == [False, True]
-    small, large = (job.moment_bytes("0") for job in jobs)
-    assert large == 2 * small
-    need = sum(jobs[0].held(name) + jobs[0].moment_bytes(name) for name in found.fitted)  # both in one pass, in single
-    assert not calibration._Job(found, data, 0.01, "true", 2, need).exact
-    assert calibration._empty(jobs[1], "0", range(2)).xx.dtype == torch.complex128
-
-
 @pytest.mark.parametrize("stages", [2, 3])
 def test_first_sources_that_fit_are_pulled_back_once(stages: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pulls: list[object] = []
@@ -141,7 +115,7 @@ def test_first_sources_that_fit_are_pulled_back_once(stages: int, monkeypatch: p
     found, expected, counts = plan("residual"), reference("residual", stages=stages), []
     pulls.clear()
     for room in (0, 10**9):
-        monkeypatch.setattr(calibration._Job, "left", lambda job, waves, room=room: room)
+        monkeypatch.setattr(Job, "left", lambda job, waves, room=room: room)
         agree(calibrate(found, batches("residual"), stages=stages), expected, exactly=True)
         counts.append(len(pulls))
         pulls.clear()
@@ -160,19 +134,12 @@ def test_states_carried_on_disk_give_identical_maps(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     spilled = []
     put = Carry.put
-    monkeypatch.setattr(calibration._Job, "spare", lambda self: 0)
+    monkeypatch.setattr(Job, "spare", lambda self: 0)
     monkeypatch.setattr(
         Carry, "put", lambda self, *a: put(self, *a) or spilled.append(len(list(tmp_path.rglob("*.s*"))))
     )
     agree(calibrate(plan(), batches(), children="online"), reference(children="online"), exactly=True)
     assert max(spilled) > 0 and not list(tmp_path.iterdir())
-
-
-def test_carried_states_and_the_largest_fit_share_the_budget() -> None:
-    job = calibration._Job(plan(), calibration.Batches(plan(), batches()), 0.01, "online", 2, 10**6)
-    largest = max(job.held(name) + job.moment_bytes(name) for name in plan().fitted)
-    assert job.spare() == 10**6 - largest
-    assert calibration._Job(plan(), job.data, 0.01, "online", 2, largest - 1).spare() == 0
 
 
 @pytest.mark.parametrize("children", CHILDREN)
@@ -213,7 +180,7 @@ def test_an_interrupted_calibration_goes_on_to_identical_maps(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     found, data, folder = plan(), batches(), tmp_path / "maps"
-    monkeypatch.setattr(calibration, "_waves", lambda job, names: [[name] for name in names])
+    monkeypatch.setattr(Job, "waves", lambda job, names: [[name] for name in names])
     expected = calibrate(found, data, children=children)
     passes = 1 + (children == "online") + 2  # the first reading, starting states, both stages of the deepest node
     with pytest.raises(type(error)):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import sgfi
-import sgfi.calibration as calibration
 from sgfi.errors import CalibrationError
+from sgfi.job import Job
 
 BEST = {"children": "honest", "ridge": "auto", "stages": "auto"}
 
@@ -95,7 +95,7 @@ def test_samples_say_the_same_as_their_moments(children: str, monkeypatch: pytes
     plan, batches = setup(4)
     options = {"ridge": "auto", "children": children, "progress": False}
     few = sgfi.calibrate(plan, batches, **options)
-    monkeypatch.setattr(calibration._Job, "few", lambda job, name: False)
+    monkeypatch.setattr(Job, "few", lambda job, name: False)
     for one, two in zip(weights(few), weights(sgfi.calibrate(plan, batches, **options)), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from sgfi.batches import Batches
 from sgfi.boundaries import Plan
@@ -21,10 +17,10 @@ from sgfi.distributed import Team, assemble
 from sgfi.errors import CalibrationError
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation
-from sgfi.memory import as_bytes, available, readable
+from sgfi.job import HELD_OUT, Job, budget, check, check_plan
 from sgfi.progress import Progress
 from sgfi.repair import source
-from sgfi.spectral import Moments, Solution, WienerMap, wide, workspace
+from sgfi.spectral import Moments, Solution, WienerMap
 from sgfi.store import Checkpoint, NodeMaps
 
 Maps = dict[str, tuple[WienerMap, ...]]
@@ -32,8 +28,6 @@ MOST_STAGES = 8
 """Where ``stages="auto"`` ends at the latest."""
 WORTHWHILE = 1e-3
 """``stages="auto"`` keeps a further map only if it lowers the error of the samples held out by this share."""
-HELD_OUT = 8
-"""``stages="auto"`` fits on all samples but every eighth, and judges a further map on these."""
 
 
 @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
@@ -72,13 +66,13 @@ def calibrate(
     arguments, reads its share of the batches, solves its share of the groups and returns the same family. ``memory`` is
     then what one process may use, and a checkpoint folder must be visible to all.
     """
-    _check(ridge, children, stages)
-    _check_plan(plan, ridge, children, stages)
+    check(ridge, children, stages)
+    check_plan(plan, ridge, children, stages)
     told = _plain_json(provenance or {})
     most = MOST_STAGES if isinstance(stages, str) else stages
     team = assemble(distributed, plan.graph.device)
     data = Batches(plan, batches, team)
-    job = _Job(plan, data, ridge, children, most, _budget(memory, team), selective=stages == "auto", team=team)
+    job = Job(plan, data, ridge, children, most, budget(memory, team), selective=stages == "auto", team=team)
     if job.selective and data.samples < HELD_OUT:
         raise CalibrationError(
             f'at least {HELD_OUT} samples with stages="auto", of which one in {HELD_OUT} is held out',
@@ -90,7 +84,7 @@ def calibrate(
     states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)
     finished = _usable(job, states, _everywhere(team, ledger.finished())) if ledger else {}
     remaining = [name for name in reversed(plan.fitted) if name not in finished]
-    waves = _waves(job, remaining) if children == "true" else [[name] for name in remaining]
+    waves = job.waves(remaining) if children == "true" else [[name] for name in remaining]
     states.room = job.left(waves) if children == "true" else 0
     passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves)
     passes += children != "true" and bool(waves)
@@ -124,47 +118,6 @@ def calibrate(
     return family
 
 
-def _check(ridge: float | str, children: str, stages: int | str) -> None:
-    if children not in ("true", "online", "honest"):
-        raise CalibrationError('children "true", "online" or "honest"', repr(children), "Choose one of these.")
-    number = isinstance(ridge, (int, float)) and not isinstance(ridge, bool)
-    if ridge != "auto" and not (number and ridge > 0 and isfinite(ridge)):  # type: ignore[operator,arg-type]
-        raise CalibrationError('a positive, finite relative ridge or "auto"', repr(ridge), "The paper uses 0.01.")
-    if ridge == "auto" and children == "true":
-        raise CalibrationError(
-            'children="online" or "honest" with ridge="auto"',
-            "children='true'",
-            "Only these keep the samples to choose on.",
-        )
-    if stages == "auto" and children == "true":
-        raise CalibrationError(
-            'children="online" or "honest" with stages="auto"',
-            "children='true'",
-            "Only these keep the samples that tell when to stop.",
-        )
-    if stages != "auto" and (not isinstance(stages, int) or isinstance(stages, bool) or stages < 1):
-        raise CalibrationError('one stage or more, or "auto"', repr(stages), "The paper uses 2.")
-
-
-def _check_plan(plan: Plan, ridge: float | str, children: str, stages: int | str) -> None:
-    if not isinstance(plan, Plan):
-        raise CalibrationError("a plan", type(plan).__name__, "Pass sgfi.plan(graph, ...).")
-    for name in plan.fitted:
-        operator = plan.boundary[name].operator
-        if ridge == "auto" and not operator.chooses_ridge:
-            raise CalibrationError(
-                'the full or a causal operator with ridge="auto"',
-                f"{operator.name!r} at {name!r}",
-                "Give this plan a number.",
-            )
-        if children == "honest" and not operator.tells_leverage:
-            raise CalibrationError(
-                'an operator whose leverage is known with children="honest"',
-                f"{operator.name!r} at {name!r}",
-                'Use children="online", or the full or diagonal operator.',
-            )
-
-
 def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return json.loads(json.dumps(dict(provenance)))
@@ -174,19 +127,13 @@ def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def _strategy(job: _Job, folder: Path | None) -> TrueChildren:
+def _strategy(job: Job, folder: Path | None) -> TrueChildren:
     if job.children == "honest":
         return HonestChildren(job, folder)
     return OnlineChildren(job) if job.children == "online" else TrueChildren()
 
 
-def _budget(memory: int | str | None, team: Team) -> int:
-    """What one process may use: of a team, the least any of them has, so that all schedule alike."""
-    mine = as_bytes(memory) if memory is not None else available() // (2 * team.neighbours())
-    return min(team.gather(mine))
-
-
-def _ledger(job: _Job, folder: str | Path | None) -> Checkpoint | None:
+def _ledger(job: Job, folder: str | Path | None) -> Checkpoint | None:
     return None if folder is None else Checkpoint(folder, job.signature(), job.plan, writes=not job.team.rank)
 
 
@@ -200,117 +147,7 @@ def _kept(ledger: Checkpoint | None, fitted: dict[str, NodeMaps]) -> dict[str, N
     return fitted if ledger is None else {name: ledger.keep(name, *found) for name, found in fitted.items()}
 
 
-@dataclass
-class _Job:
-    """What is being fitted, on what, within which memory."""
-
-    plan: Plan
-    data: Batches
-    ridge: float | str
-    children: str
-    stages: int
-    budget: int
-    selective: bool = False
-    """Whether samples are held out, and a further map is kept only if it lowers their error."""
-    team: Team = field(default_factory=Team)
-    dtype: torch.dtype = field(init=False)
-    model: str = field(init=False)
-    exact: bool = field(init=False, default=False)
-    """Whether moments are summed in double precision: where that takes no further pass over the data."""
-
-    def __post_init__(self) -> None:
-        self.dtype = self.plan.graph.input.dtype
-        self.model = self.plan.graph.fingerprint  # taken now: the maps belong to the weights as they are
-        names = list(self.plan.fitted)
-        plain, self.exact = len(_waves(self, names)), True
-        room = all(self.held(name) + self.moment_bytes(name) <= self.budget for name in names)
-        self.exact = room and len(_waves(self, names)) == plain
-
-    def signature(self) -> str:
-        facts = {
-            "model": self.model,
-            "plan": self.plan.description,
-            "ridge": self.ridge,
-            "children": self.children,
-            "stages": [self.stages, self.selective],
-            "data": self.data.marks,
-        }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def fitted(self) -> int:
-        return self.data.samples - (self.data.samples // HELD_OUT if self.selective else 0)
-
-    def fits(self, place: int) -> slice | Tensor:
-        return ~self._held_out(place) if self.selective else slice(None)
-
-    def judges(self, place: int) -> slice | Tensor:
-        return self._held_out(place) if self.selective else slice(None)
-
-    def _held_out(self, place: int) -> Tensor:
-        """(B,) true for every eighth sample of all batches in a row."""
-        start, size = sum(self.data.sizes[:place]), self.data.sizes[place]
-        numbers = torch.arange(start, start + size, device=self.plan.graph.device)
-        return numbers % HELD_OUT == HELD_OUT - 1
-
-    def map_bytes(self, name: str) -> int:
-        """Bytes of one map of a node."""
-        boundary = self.plan.boundary[name]
-        numbers = boundary.operator.size(boundary.partition.count, boundary.channels)
-        return numbers * boundary.basis.dtype(self.dtype).itemsize
-
-    def moment_bytes(self, name: str, groups: int | None = None) -> int:
-        boundary = self.plan.boundary[name]
-        count = boundary.partition.count if groups is None else groups
-        most = self.fitted if self.few(name) else None
-        full, width, sums = boundary.operator.full, boundary.width, self.sums(name)
-        return Moments.size(count, boundary.channels, sums, full=full, width=width, most=most)
-
-    def sums(self, name: str) -> torch.dtype:
-        """The precision of a node's moments; those a ridge is chosen from make room for what is made of them."""
-        dtype = self.plan.boundary[name].basis.dtype(self.dtype)
-        return wide(dtype, self.plan.graph.device) if self.exact and self.ridge != "auto" else dtype
-
-    def few(self, name: str) -> bool:
-        """Whether a ridge is chosen from fewer samples than channels: the samples, which are kept, are all it needs."""
-        boundary = self.plan.boundary[name]
-        singles = boundary.partition.kind == "singleton"
-        return self.ridge == "auto" and singles and self.fitted < boundary.width
-
-    def held(self, name: str) -> int:
-        """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
-        boundary = self.plan.boundary[name]
-        copies = self.stages + 1 + (self.children == "honest" or self.ridge == "auto")
-        solving = boundary.operator.full * workspace(
-            boundary.partition.count, boundary.width, boundary.basis.dtype(self.dtype)
-        )
-        return copies * self.map_bytes(name) + solving
-
-    def spare(self) -> int:
-        """What the largest fit leaves of the budget."""
-        return max(0, self.budget - max(self.held(name) + self.moment_bytes(name) for name in self.plan.fitted))
-
-    def left(self, waves: list[list[str]]) -> int:
-        """What nodes fitted together leave of the budget."""
-        used = [sum(self.held(name) + self.moment_bytes(name) for name in wave) for wave in waves]
-        return max(0, self.budget - max(used, default=0))
-
-    def chunks(self, name: str) -> list[range]:
-        """Ranges of groups whose moments fit into what the maps leave of the budget."""
-        count = self.plan.boundary[name].partition.count
-        room = self.budget - self.held(name)
-        each = self.moment_bytes(name, 1)
-        if room < each:
-            raise CalibrationError(
-                f"a memory budget of at least {readable(self.held(name) + each)} for node {name!r}",
-                readable(self.budget),
-                "Raise memory=..., tie bins with partition=..., or choose a smaller operator.",
-            )
-        step = min(count, room // each)
-        return [range(start, min(start + step, count)) for start in range(0, count, step)]
-
-
-def _usable(job: _Job, states: TrueChildren, finished: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
+def _usable(job: Job, states: TrueChildren, finished: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
     """The finished nodes to go on from. Online, one whose child must be fitted again is itself no longer right."""
     if job.children == "true":
         return finished
@@ -323,21 +160,7 @@ def _usable(job: _Job, states: TrueChildren, finished: dict[str, NodeMaps]) -> d
     return kept
 
 
-def _waves(job: _Job, names: list[str]) -> list[list[str]]:
-    """Nodes that can be fitted together, sharing one forward per batch, within the budget."""
-    waves: list[list[str]] = []
-    room = 0
-    for name in names:
-        need = job.held(name) + job.moment_bytes(name)
-        if not waves or need > room:
-            waves.append([])
-            room = job.budget
-        waves[-1].append(name)
-        room -= need
-    return waves
-
-
-def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dict[str, NodeMaps]:
+def _fit(job: Job, wave: list[str], states: TrueChildren, bar: Progress) -> dict[str, NodeMaps]:
     """All maps of the wave's nodes, stage by stage, with diagnostics."""
     maps: Maps = dict.fromkeys(wave, ())
     diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in wave}
@@ -371,7 +194,7 @@ def _fit(job: _Job, wave: list[str], states: TrueChildren, bar: Progress) -> dic
     return {name: (maps[name], diagnostics[name]) for name in wave}
 
 
-def _solve(job: _Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
+def _solve(job: Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
     operator = job.plan.boundary[name].operator
     try:
         return operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
@@ -402,7 +225,7 @@ def _joined(pieces: list[Solution]) -> Solution:
 
 @torch.no_grad()
 def _pass(
-    job: _Job, active: Mapping[str, range], maps: Maps, states: TrueChildren, bar: Progress, label: str
+    job: Job, active: Mapping[str, range], maps: Maps, states: TrueChildren, bar: Progress, label: str
 ) -> dict[str, Moments]:
     """One pass over the data: the next stage's moments of every active node."""
     plan = job.plan
@@ -425,7 +248,7 @@ def _pass(
     return moments
 
 
-def _empty(job: _Job, name: str, groups: range) -> Moments:
+def _empty(job: Job, name: str, groups: range) -> Moments:
     boundary = job.plan.boundary[name]
     return Moments.empty(
         boundary.partition,

@@ -7,19 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from sgfi.batches import Batches
-from sgfi.boundaries import Plan
 from sgfi.carry import Carry
-from sgfi.distributed import Team
 from sgfi.errors import StoreError
 from sgfi.graph import Linearisation, LocalMap
+from sgfi.job import Job
 from sgfi.progress import Progress
 from sgfi.repair import repair, walk
 from sgfi.spectral import Samples, Solution, WienerMap, wide
@@ -37,30 +35,6 @@ class Missed(NamedTuple):
     """Of a sample that the map has not seen: one held out, or one whose own share in the map is taken off."""
     seen: float
     """Of the samples that it was fitted to."""
-
-
-class Job(Protocol):
-    """What the strategies need to know of a calibration."""
-
-    plan: Plan
-    ridge: float | str
-    selective: bool
-    team: Team
-
-    @property
-    def data(self) -> Batches: ...
-
-    @property
-    def fitted(self) -> int:
-        """How many samples the maps are fitted to."""
-
-    def fits(self, place: int) -> slice | Tensor:
-        """Which samples of a batch the maps are fitted to."""
-
-    def judges(self, place: int) -> slice | Tensor:
-        """Which samples of a batch tell what a map misses."""
-
-    def spare(self) -> int: ...
 
 
 class TrueChildren:
