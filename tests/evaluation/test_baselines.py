@@ -10,7 +10,17 @@ from torch import Tensor
 
 import sgfi
 from sgfi.errors import DataError, QueryError
-from sgfi.evaluation.baselines import SEEDS, Search, feature_nmse, permuted, preimage, seeded_inverse, seeded_maps
+from sgfi.evaluation.baselines import (
+    METRICS,
+    SEEDS,
+    Search,
+    feature_nmse,
+    permuted,
+    preimage,
+    seed_named,
+    seeded_inverse,
+    seeded_maps,
+)
 from sgfi.evaluation.controls import target_state
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.stability import Update, adjoint, node_means, stability
@@ -95,8 +105,38 @@ def test_uniform_seed_forgets_the_target() -> None:
     maps = seeded_maps(plan, [tiny("chain").inputs(12)], SEEDS["uniform"], stages=1)
     x = tiny("chain").inputs(2, seed=5)
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
-    pulled = [point.at("conv2").vjp([SEEDS["uniform"](scale * point.values["conv3"], 5)]) for scale in (1.0, 7.0)]
+    pulled = [
+        point.at("conv2").vjp([SEEDS["uniform"](scale * point.values["conv3"], plan.boundary["conv3"])])
+        for scale in (1.0, 7.0)
+    ]
     assert torch.equal(*pulled) and seeded_inverse(plan, maps, x, SEEDS["uniform"]).abs().max() > 0
+
+
+@pytest.mark.parametrize("name", ["chain", "tokens"])
+def test_whitened_seeds_are_white(name: str) -> None:
+    """Over the samples they were made of: channels uncorrelated, of one energy where that is above the floor."""
+    plan, x = family_of(name).plan, tiny(name).inputs(200)
+    child = plan.children(plan.fitted[-1])[0]
+    boundary = plan.boundary[child]
+    (state,) = plan.graph.program(("input",), (child,))(x)
+    for kind in METRICS:
+        seed = seed_named(kind, plan, list(x.split(40)))
+        rows = boundary.channels * seed(state, boundary).movedim(boundary.node.channel_axis, -1).flatten(0, -2)
+        moment = rows.mT @ rows / len(x)
+        assert torch.all(moment.diagonal() <= 1 + 1e-9) and moment.diagonal().max() > 0.9
+        if kind == "whitened":
+            away = moment - moment.diagonal().diag()
+            assert away.abs().max() < 0.5, "only what the floor leaves"
+        zero = seed(torch.zeros_like(state), boundary)
+        assert not zero.any()
+
+
+def test_a_metric_changes_the_inverse_and_stays_linear() -> None:
+    plan, x = family_of("chain").plan, tiny("chain").inputs(3, seed=5)
+    batches = list(tiny("chain").inputs(12).split(6))
+    seeds = {kind: seed_named(kind, plan, batches) for kind in ("mean", "whitened")}
+    found = [seeded_inverse(plan, seeded_maps(plan, batches, seed), x, seed) for seed in seeds.values()]
+    assert not torch.allclose(*found, atol=1e-6)
 
 
 def test_seeded_inverse_needs_maps() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sgfi.boundaries import Plan
+from sgfi.boundaries import Boundary, Plan
 from sgfi.declared import Declared
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse
@@ -17,7 +17,8 @@ from sgfi.graph import Linearisation
 from sgfi.repair import repair, source
 from sgfi.spectral import Moments, WienerMap
 
-Seed = Callable[[Tensor, int], Tensor]
+Seed = Callable[[Tensor, Boundary], Tensor]
+"""What stands at a child before it is pulled back, of the child's state."""
 """A child's state (B, ...) and channel count -> what is pulled back."""
 
 
@@ -85,12 +86,54 @@ def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
 # Other seeds than the mean.
 
 SEEDS: Mapping[str, Seed] = {
-    "mean": lambda state, channels: state / channels,
-    "constant": lambda state, channels: state,
-    "unit energy": lambda state, channels: state / _length(state),
-    "uniform": lambda state, channels: torch.ones_like(state) / channels,
+    "mean": lambda state, boundary: state / boundary.channels,
+    "constant": lambda state, boundary: state,
+    "unit energy": lambda state, boundary: state / _length(state),
+    "uniform": lambda state, boundary: torch.ones_like(state) / boundary.channels,
 }
-"""What stands at a child before it is pulled back; ``mean`` is the method's own (eq:mean_seed)."""
+"""Seeds that need to know nothing else; ``mean`` is the method's own (eq:mean_seed)."""
+METRICS = ("scaled", "whitened")
+"""Seeds that know how the child's states are spread: every channel in units of its own, or all directions alike."""
+FLOOR = 0.01
+"""Metric-aware seeds do not look closer than at this share of the mean energy of a channel."""
+
+
+@torch.no_grad()
+def seed_named(kind: str, plan: Plan, batches: Iterable[Tensor]) -> Seed:
+    """One of :data:`SEEDS` or :data:`METRICS`; the latter read the batches once."""
+    return SEEDS[kind] if kind in SEEDS else _metric_seed(plan, batches, whitened=kind == "whitened")
+
+
+def _metric_seed(plan: Plan, batches: Iterable[Tensor], whitened: bool) -> Seed:
+    """``M^-1/2 y / C`` with the second moment M of the child's channels over samples and coordinates, or its diagonal.
+
+    Linear in the state like the mean seed, so a zero target still gives zero.
+    """
+    names = sorted({child for name in plan.fitted for child in plan.children(name)})
+    program, sums, seen = plan.graph.program(("input",), tuple(names)), dict[str, Tensor](), 0
+    for x in batches:
+        seen += len(x)
+        for name, state in zip(names, program(x), strict=True):
+            rows = _rows(state, plan.boundary[name]).flatten(0, -2).double()
+            sums[name] = sums.get(name, 0) + rows.mT @ rows
+    halves = {name: _inverse_root(total / seen, whitened) for name, total in sums.items()}
+
+    def seed(state: Tensor, boundary: Boundary) -> Tensor:
+        rows = _rows(state, boundary) @ halves[boundary.name].to(state.dtype)
+        return rows.movedim(-1, boundary.basis.channel_axis) / boundary.channels
+
+    return seed
+
+
+def _inverse_root(moment: Tensor, whitened: bool) -> Tensor:
+    values, vectors = torch.linalg.eigh(moment if whitened else moment.diagonal().diag())
+    floor = max(FLOOR * float(values.mean()), torch.finfo(values.dtype).tiny)
+    return (vectors / (values.clamp(min=0) + floor).sqrt()) @ vectors.mT
+
+
+def _rows(state: Tensor, boundary: Boundary) -> Tensor:
+    """Channels last."""
+    return state.movedim(boundary.basis.channel_axis, -1)
 
 
 def _length(state: Tensor) -> Tensor:
@@ -139,7 +182,7 @@ def seeded_inverse(plan: Plan, maps: Mapping[str, tuple[WienerMap, ...]], x: Ten
 def _given(plan: Plan, name: str, states: Mapping[str, Tensor], seed: Seed) -> tuple[list[Tensor], list[Tensor]]:
     """States and seeds of a node's children."""
     found = [states[u] for u in plan.children(name)]
-    return found, [seed(y, plan.boundary[u].channels) for y, u in zip(found, plan.children(name), strict=True)]
+    return found, [seed(y, plan.boundary[u]) for y, u in zip(found, plan.children(name), strict=True)]
 
 
 def _moments(plan: Plan, name: str) -> Moments:

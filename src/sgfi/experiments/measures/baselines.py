@@ -17,6 +17,8 @@ from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, batches, carried, inverted, measure, scores
 
+KINDS = (*baselines.SEEDS, *baselines.METRICS)
+
 
 @measure()
 def iterative(
@@ -66,17 +68,16 @@ def permuted_frequencies(case: Case, *, seed: int = 0, images: int | None = None
 
 
 @measure()
-def seeds(case: Case, *, kinds: Sequence[str] = tuple(baselines.SEEDS), images: int | None = None) -> Table:
-    """Mean, constant, unit-energy and uniform seeds, each with maps of its own."""
-    check_keys(dict.fromkeys(kinds), baselines.SEEDS, "seeds")
-    ridge = float(case.options.get("ridge", 0.01))
-    fitted = {
-        kind: baselines.seeded_maps(case.plan, case.calibration.batches, baselines.SEEDS[kind], ridge) for kind in kinds
-    }
+def seeds(case: Case, *, kinds: Sequence[str] = KINDS, images: int | None = None) -> Table:
+    """Mean, constant, unit-energy, uniform, scaled and whitened seeds, each with maps of its own."""
+    check_keys(dict.fromkeys(kinds), dict.fromkeys(KINDS), "seeds")
+    ridge, batches = float(case.options.get("ridge", 0.01)), case.calibration.batches
+    found = {kind: baselines.seed_named(kind, case.plan, batches) for kind in kinds}
+    fitted = {kind: baselines.seeded_maps(case.plan, batches, seed, ridge) for kind, seed in found.items()}
 
     def each(x: Tensor) -> Rows:
-        found = {k: baselines.seeded_inverse(case.plan, maps, x, baselines.SEEDS[k]) for k, maps in fitted.items()}
+        shown = {k: baselines.seeded_inverse(case.plan, maps, x, found[k]) for k, maps in fitted.items()}
         size = x.flatten(1).norm(dim=1)
-        return {k: {**scores(case, y, x), "norm_ratio": y.flatten(1).norm(dim=1) / size} for k, y in found.items()}
+        return {k: {**scores(case, y, x), "norm_ratio": y.flatten(1).norm(dim=1) / size} for k, y in shown.items()}
 
     return carried(case, images, each)
