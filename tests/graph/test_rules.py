@@ -11,7 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sgfi
-from sgfi.graph import Linearisation, LocalMap, rules
+from sgfi.graph import Linearisation, LocalMap
+from sgfi.graph.rules import autograd, derivation
+from sgfi.graph.rules.calls import rule
 
 MAP, TOKENS, VECTOR = (2, 4, 6, 6), (2, 5, 6), (2, 6)
 
@@ -111,13 +113,13 @@ def check(local: LocalMap) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_rule_is_autograds_derivative(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, op = CASES[case]
-    monkeypatch.setattr(rules, "_by_autograd", lambda call, *_: pytest.fail(f"{call.name} has no rule"))
+    monkeypatch.setattr(derivation, "by_autograd", lambda call, *_: pytest.fail(f"{call.name} has no rule"))
     check(local_map(Applied(op, shape[-1]), shape))
 
 
 def test_two_rules_for_one_op_are_refused() -> None:
     with pytest.raises(AssertionError, match="two rules for relu"):
-        rules.rule("relu")(lambda *_: None)
+        rule("relu")(lambda *_: None)
 
 
 # ------------------------------------------------------------------- ops without a rule
@@ -184,10 +186,10 @@ def test_awkward_ops_are_left_to_autograd(kind: type[nn.Module], shape: tuple[in
 
 
 def test_a_missing_forward_rule_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "_without_forward_mode", set())
+    monkeypatch.setattr(autograd, "_without_forward_mode", set())
     tries = []
-    real = rules._forward_mode
-    monkeypatch.setattr(rules, "_forward_mode", lambda *given: tries.append(1) or real(*given))
+    real = autograd._forward_mode
+    monkeypatch.setattr(autograd, "_forward_mode", lambda *given: tries.append(1) or real(*given))
     local = local_map(Distances(), (2, 4, 3), "fc")
     for _ in range(3):
         local.jvp(torch.randn_like(local.source))
@@ -198,8 +200,8 @@ def test_an_error_that_is_not_a_missing_rule_is_not_hidden(monkeypatch: pytest.M
     def fail(*_: object) -> Tensor:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr(rules, "_without_forward_mode", set())
-    monkeypatch.setattr(rules, "_forward_mode", fail)
+    monkeypatch.setattr(autograd, "_without_forward_mode", set())
+    monkeypatch.setattr(autograd, "_forward_mode", fail)
     local = local_map(Distances(), (2, 4, 3), "fc")
     with pytest.raises(RuntimeError, match="out of luck"):
         local.jvp(torch.randn_like(local.source))
