@@ -139,9 +139,9 @@ class Bench:
         return agreement(self.loaded.tokenizer, self.given.length)
 
     def direct(self, x: Tensor) -> Tensor:
-        """(B, L) profile of the global linear map from the terminal feature, fitted on 1,024 calibration windows."""
+        """(B, L) profile of the global linear map from the terminal feature, fitted on the calibration windows."""
         family = self.family(HEADLINE[0])
-        seen = self.embed(self.calibration(SEEDS[0], min(1024, self.given.windows)).ids)
+        seen = self.embed(self.calibration(SEEDS[0], self.given.windows).ids)
         fitted = references.direct_map(tokens.features(family, seen)[:, -1], seen)
         return energy_profile(fitted(tokens.features(family, x)[:, -1]))
 
