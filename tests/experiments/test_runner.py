@@ -18,7 +18,7 @@ from sgfi.experiments.measures.registry import batches, measure
 from sgfi.experiments.page import results_page
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
-from sgfi.figures.experiments import experiment_figure
+from sgfi.figures.experiments import experiment_figure, panels_of
 from sgfi.vision.models import load_model
 
 Ran = Callable[..., Result]
@@ -226,3 +226,11 @@ def test_figures(name: str, ran: Ran) -> None:
     figure = experiment_figure(ran(name))
     assert len(figure.axes) == len(declare(name).figures)
     assert all(axes.has_data() for axes in figure.axes)
+
+
+def test_figures_of_measures_that_were_left_out_are_not_drawn(ran: Ran) -> None:
+    result = ran("locality")
+    last = result.experiment["figures"][-1]["measure"]
+    fewer = replace(result, tables={name: found for name, found in result.tables.items() if name != last})
+    assert panels_of(result) == result.experiment["figures"]
+    assert panels_of(fewer) == [panel for panel in panels_of(result) if panel["measure"] != last]

@@ -203,8 +203,8 @@ def _write(result: Result, folder: Path) -> None:
 def _show(result: Result, folder: Path) -> None:
     """Table and figure, from the numbers alone."""
     from sgfi.figures import save_figure
-    from sgfi.figures.experiments import experiment_figure
+    from sgfi.figures.experiments import experiment_figure, panels_of
 
     (folder / "result.md").write_text(markdown(result), encoding="utf-8")
-    if result.experiment["figures"]:
+    if panels_of(result):
         save_figure(experiment_figure(result), folder / "figure.png", overwrite=True)

@@ -17,9 +17,14 @@ COLOURS = tuple(
 )
 
 
+def panels_of(result: Result) -> list[Mapping[str, Any]]:
+    """The declared figures whose measure was taken: a set-up may leave measures out."""
+    return [panel for panel in result.experiment["figures"] if panel["measure"] in result.tables]
+
+
 def experiment_figure(result: Result) -> Figure:
-    """One panel for each declared figure, side by side."""
-    panels = result.experiment["figures"]
+    """One panel for each of :func:`panels_of`, side by side."""
+    panels = panels_of(result)
     figure = new_figure(5.2 * len(panels), 1.6 + max(_height(result, panel) for panel in panels))
     for place, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), place + 1)

@@ -37,7 +37,8 @@ class WienerMap:
     @property
     def needs_sources(self) -> bool:
         """Whether bytes would do harm without knowing the sources."""
-        return self.operator.full and self.operator.width(self.basis.channels) > FEW
+        whole = self.operator.full and "gain" in self.weights  # factors are kept in halves
+        return whole and self.operator.width(self.basis.channels) > FEW
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """``(..., B, *node shape)`` -> the same shape; leading axes are samples too."""
