@@ -86,9 +86,7 @@ def controls(bench: Bench) -> dict[str, Any]:
     cues = [words[place].cues[0] for place in first.tolist()]
     found: dict[str, Any] = {recipe.name: _controls(bench, bench.family(recipe), x[first], cues) for recipe in HEADLINE}
     few = _queried_everywhere(bench, x[first])
-    for recipe in bench.known(*COMPARED):
-        if recipe in HEADLINE:
-            continue
+    for recipe in bench.known(*(one for one in COMPARED if one not in HEADLINE)):
         matrix = tokens.position_matrix(bench.family(recipe), few)
         found[recipe.name] = {"future_energy": {"final": float(tokens.future_energy(matrix).mean())}}
     return {

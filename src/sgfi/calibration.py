@@ -17,7 +17,7 @@ from sgfi.distributed import Team, assemble
 from sgfi.errors import CalibrationError
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation
-from sgfi.job import HELD_OUT, Job, budget, check, check_plan
+from sgfi.job import Job, budget, check, check_plan
 from sgfi.progress import Progress
 from sgfi.repair import source
 from sgfi.spectral import Moments, Solution, WienerMap
@@ -73,12 +73,6 @@ def calibrate(
     team = assemble(distributed, plan.graph.device)
     data = Batches(plan, batches, team)
     job = Job(plan, data, ridge, children, most, budget(memory, team), selective=stages == "auto", team=team)
-    if job.selective and data.samples < HELD_OUT:
-        raise CalibrationError(
-            f'at least {HELD_OUT} samples with stages="auto", of which one in {HELD_OUT} is held out',
-            str(data.samples),
-            "Give more data, or a number of stages.",
-        )
     team.agree(job.signature())
     ledger = team.in_turn(lambda: _ledger(job, checkpoint))
     states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)

@@ -40,6 +40,12 @@ class Job:
     """Whether moments are summed in double precision: where that takes no further pass over the data."""
 
     def __post_init__(self) -> None:
+        if self.selective and self.data.samples < HELD_OUT:
+            raise CalibrationError(
+                f'at least {HELD_OUT} samples with stages="auto", of which one in {HELD_OUT} is held out',
+                str(self.data.samples),
+                "Give more data, or a number of stages.",
+            )
         self.dtype = self.plan.graph.input.dtype
         self.model = self.plan.graph.fingerprint  # taken now: the maps belong to the weights as they are
         names = list(self.plan.fitted)

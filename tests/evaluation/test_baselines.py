@@ -11,7 +11,6 @@ from torch import Tensor
 import sgfi
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.baselines import (
-    METRICS,
     SEEDS,
     Search,
     feature_nmse,
@@ -113,30 +112,34 @@ def test_uniform_seed_forgets_the_target() -> None:
 
 
 @pytest.mark.parametrize("name", ["chain", "tokens"])
-def test_whitened_seeds_are_white(name: str) -> None:
-    """Over the samples they were made of: channels uncorrelated, of one energy where that is above the floor."""
+def test_metric_seeds_even_out_the_spread_of_a_state(name: str) -> None:
+    """An energy v of the samples they were made of becomes v / (v + floor): of every direction, or of every channel."""
     plan, x = family_of(name).plan, tiny(name).inputs(200)
-    child = plan.children(plan.fitted[-1])[0]
-    boundary = plan.boundary[child]
-    (state,) = plan.graph.program(("input",), (child,))(x)
-    for kind in METRICS:
+    boundary = plan.boundary[plan.children(plan.fitted[-1])[0]]
+    (state,) = plan.graph.program(("input",), (boundary.name,))(x)
+    before = spread(state, boundary)
+    for kind, energies in (("whitened", torch.linalg.eigvalsh), ("scaled", torch.diagonal)):
         seed = seed_named(kind, plan, list(x.split(40)))
-        rows = boundary.channels * seed(state, boundary).movedim(boundary.node.channel_axis, -1).flatten(0, -2)
-        moment = rows.mT @ rows / len(x)
-        assert torch.all(moment.diagonal() <= 1 + 1e-9) and moment.diagonal().max() > 0.9
-        if kind == "whitened":
-            away = moment - moment.diagonal().diag()
-            assert away.abs().max() < 0.5, "only what the floor leaves"
-        zero = seed(torch.zeros_like(state), boundary)
-        assert not zero.any()
+        after, known = energies(spread(boundary.channels * seed(state, boundary), boundary)), energies(before)
+        torch.testing.assert_close(after, known / (known + 0.01 * before.diagonal().mean()))
 
 
-def test_a_metric_changes_the_inverse_and_stays_linear() -> None:
+def spread(state: Tensor, boundary: sgfi.boundaries.Boundary) -> Tensor:
+    """(C, C): the second moment of a state's channels."""
+    rows = state.movedim(boundary.basis.channel_axis, -1).flatten(0, -2)
+    return rows.mT @ rows / len(state)
+
+
+def test_a_metric_seed_changes_the_inverse_and_is_linear_in_the_state() -> None:
     plan, x = family_of("chain").plan, tiny("chain").inputs(3, seed=5)
     batches = list(tiny("chain").inputs(12).split(6))
     seeds = {kind: seed_named(kind, plan, batches) for kind in ("mean", "whitened")}
     found = [seeded_inverse(plan, seeded_maps(plan, batches, seed), x, seed) for seed in seeds.values()]
     assert not torch.allclose(*found, atol=1e-6)
+    boundary, seed = plan.boundary["conv3"], seeds["whitened"]
+    one, two = (torch.randn(2, *boundary.basis.shape, dtype=torch.float64) for _ in range(2))
+    torch.testing.assert_close(seed(2 * one - two, boundary), 2 * seed(one, boundary) - seed(two, boundary))
+    assert not seed(torch.zeros_like(one), boundary).any()
 
 
 def test_seeded_inverse_needs_maps() -> None:

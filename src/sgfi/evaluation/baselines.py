@@ -15,11 +15,10 @@ from sgfi.evaluation.metrics import nmse
 from sgfi.family import MapFamily
 from sgfi.graph import Linearisation
 from sgfi.repair import repair, source
-from sgfi.spectral import Moments, WienerMap
+from sgfi.spectral import Moments, WienerMap, wide
 
 Seed = Callable[[Tensor, Boundary], Tensor]
-"""What stands at a child before it is pulled back, of the child's state."""
-"""A child's state (B, ...) and channel count -> what is pulled back."""
+"""A child's state (B, ...) and its boundary -> what is pulled back."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,8 @@ def _metric_seed(plan: Plan, batches: Iterable[Tensor], whitened: bool) -> Seed:
     for x in batches:
         seen += len(x)
         for name, state in zip(names, program(x), strict=True):
-            rows = _rows(state, plan.boundary[name]).flatten(0, -2).double()
+            rows = _rows(state, plan.boundary[name]).flatten(0, -2)
+            rows = rows.to(wide(rows.dtype, rows.device))
             sums[name] = sums.get(name, 0) + rows.mT @ rows
     halves = {name: _inverse_root(total / seen, whitened) for name, total in sums.items()}
 

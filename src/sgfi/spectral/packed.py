@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -240,14 +240,26 @@ def strongest(moments: Tensor) -> Tensor | None:
     """The directions in which a group's sources are strong, of their moments ``X X*`` ``(K, C, C)``.
 
     ``(K, k, C)`` in halves, complex ones ``(..., 2)``: S such that ``S* S + I`` is the sources' covariance up to a
-    factor, what rounding must respect. ``None`` where there are too few channels.
+    factor, what rounding must respect. ``None`` where there are too few channels. Found by a Cholesky factorisation
+    that takes the largest pivot first and breaks off.
     """
     if moments.dim() != 3 or moments.shape[-1] <= FEW:
         return None
-    each = torch.arange(len(moments), device=moments.device)
+    groups, channels = moments.shape[:2]
+    each = torch.arange(groups, device=moments.device)
     single = torch.complex64 if moments.is_complex() else torch.float32
-    energy = moments.diagonal(dim1=1, dim2=2).real.float()
-    return _strongest(energy, lambda pivot: moments[each, pivot].to(single))
+    left = moments.diagonal(dim1=1, dim2=2).real.float()  # (K, C) energy that is not explained yet
+    found = torch.zeros(groups, channels // SHARE, channels, dtype=single, device=moments.device)
+    mean = left.mean(-1).clamp(min=TINY)
+    faint = FAINT * mean
+    for place in range(found.shape[1]):
+        energy, pivot = left.max(-1)
+        sofar = found[:, :place]
+        explained = torch.bmm(sofar[each, :, pivot].conj().unsqueeze(1), sofar).squeeze(1)
+        scaled = (moments[each, pivot].to(single) - explained) / torch.maximum(energy, faint).sqrt().unsqueeze(-1)
+        found[:, place] = torch.where((energy > faint).unsqueeze(-1), scaled, 0)
+        left = (left - found[:, place].abs().square()).clamp(min=0)
+    return _kept(found, mean, left.mean(-1))
 
 
 def strongest_axes(values: Tensor, vectors: Tensor) -> Tensor | None:
@@ -259,26 +271,6 @@ def strongest_axes(values: Tensor, vectors: Tensor) -> Tensor | None:
     weak, strong = values.split([values.shape[1] - count, count], 1)
     found = (vectors[..., -count:] * strong.sqrt().to(vectors.real.dtype).unsqueeze(1)).mH.flip(1).resolve_conj()
     return _kept(found, (values.sum(1) / channels).clamp(min=TINY), weak.sum(1) / channels)
-
-
-def _strongest(left: Tensor, row: Callable[[Tensor], Tensor]) -> Tensor:
-    """A Cholesky factorisation that takes the largest pivot first and breaks off.
-
-    ``left`` is the energy of each channel ``(K, C)``, ``row`` gives a row of each group's moments.
-    """
-    groups, channels = left.shape
-    each = torch.arange(groups, device=left.device)
-    found = torch.zeros_like(row(each.new_zeros(groups))).unsqueeze(1).repeat(1, channels // SHARE, 1)
-    mean = left.mean(-1).clamp(min=TINY)
-    faint = FAINT * mean
-    for place in range(found.shape[1]):
-        energy, pivot = left.max(-1)
-        sofar = found[:, :place]
-        explained = torch.bmm(sofar[each, :, pivot].conj().unsqueeze(1), sofar).squeeze(1)
-        scaled = (row(pivot) - explained) / torch.maximum(energy, faint).sqrt().unsqueeze(-1)
-        found[:, place] = torch.where((energy > faint).unsqueeze(-1), scaled, 0)
-        left = (left - found[:, place].abs().square()).clamp(min=0)
-    return _kept(found, mean, left.mean(-1))
 
 
 def _kept(found: Tensor, mean: Tensor, left: Tensor) -> Tensor:

@@ -71,9 +71,9 @@ def permuted_frequencies(case: Case, *, seed: int = 0, images: int | None = None
 def seeds(case: Case, *, kinds: Sequence[str] = KINDS, images: int | None = None) -> Table:
     """Mean, constant, unit-energy, uniform, scaled and whitened seeds, each with maps of its own."""
     check_keys(dict.fromkeys(kinds), dict.fromkeys(KINDS), "seeds")
-    ridge, batches = float(case.options.get("ridge", 0.01)), case.calibration.batches
-    found = {kind: baselines.seed_named(kind, case.plan, batches) for kind in kinds}
-    fitted = {kind: baselines.seeded_maps(case.plan, batches, seed, ridge) for kind, seed in found.items()}
+    ridge, data = float(case.options.get("ridge", 0.01)), case.calibration.batches
+    found = {kind: baselines.seed_named(kind, case.plan, data) for kind in kinds}
+    fitted = {kind: baselines.seeded_maps(case.plan, data, seed, ridge) for kind, seed in found.items()}
 
     def each(x: Tensor) -> Rows:
         shown = {k: baselines.seeded_inverse(case.plan, maps, x, found[k]) for k, maps in fitted.items()}
