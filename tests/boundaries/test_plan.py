@@ -45,6 +45,20 @@ def test_any_iterable_of_names_and_aliases_in_any_order() -> None:
     assert found.fitted == ("input", "act1", "conv2")
 
 
+def test_a_list_can_add_to_the_recipe() -> None:
+    recipe, more = plan(target=None, boundaries="stage"), plan(target=None, boundaries=["stage", "act1"])
+    assert "act1" not in recipe.boundary and set(more.boundary) == {*recipe.boundary, "act1"}
+    assert more.target == recipe.target and (recipe.mode[:6], more.mode) == ("stage:", "custom")
+    assert plan(target=None, boundaries=["stage"]).description == recipe.description
+
+
+def test_what_the_recipe_has_beyond_the_target_is_left_out_but_not_what_was_named() -> None:
+    target = plan(target=None, boundaries="stage").fitted[-1]
+    assert plan(target=target, boundaries=["stage"]).target == target
+    with pytest.raises(PlanError, match="'conv3', which does not reach it"):
+        plan(target="conv2", boundaries=["stage", "conv3"])
+
+
 def test_full_takes_every_tensor_with_a_channel_axis_on_a_path_to_the_target() -> None:
     found = plan(boundaries="full")
     upstream = graph("chain").ancestors("conv3")

@@ -15,6 +15,8 @@ from sgfi.graph import Node, TensorGraph
 from sgfi.spectral import Basis, Operator, Partition, operator_named
 
 PartitionChoice = str | Sequence[int] | Tensor
+STAGE = "stage"
+"""Stands for the boundaries of the architecture's recipe, alone or in a list."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +178,9 @@ def plan(
     """Choose boundaries on the graph.
 
     ``boundaries`` is ``"stage"`` (the architecture's recipe), ``"full"`` (every tensor with a channel axis) or a list
-    of names; a list implies the input and the target. ``axes`` overrides channel axes by name; ``partition`` and
-    ``operator`` are one choice for all nodes or a mapping by name.
+    of names, of which ``"stage"`` may be one: the recipe's and some more. A list implies the input and the target.
+    ``axes`` overrides channel axes by name; ``partition`` and ``operator`` are one choice for all nodes or a mapping by
+    name.
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -185,7 +188,7 @@ def plan(
     if not isinstance(axes, Mapping | None):
         raise PlanError("axes as a mapping from name to channel axis", repr(axes), "Write axes={name: axis}.")
     overrides = {canonical(name): axis for name, axis in (axes or {}).items()}
-    mode, names, default = _choose(graph, boundaries, overrides)
+    mode, names, asked, default = _choose(graph, boundaries, overrides)
     if target is None and default is None:
         raise PlanError("a target", "none", "Name one with target=...; only stage mode knows a default target.")
     goal = canonical(target if target is not None else default)  # type: ignore[arg-type]
@@ -194,15 +197,14 @@ def plan(
     upstream = graph.ancestors(goal)
     if "input" not in upstream:
         raise PlanError("a target that depends on the input", repr(goal), "print(graph) lists every tensor.")
-    if mode == "custom":
-        for name in names:
-            if name != goal and name not in upstream:
-                raise PlanError(
-                    f"boundaries upstream of the target {goal!r}",
-                    f"{name!r}, which does not reach it",
-                    "Drop it from the list or choose a deeper target.",
-                )
-    dag = boundary_dag(graph, {"input", *names} - {goal}, goal)
+    for name in asked:
+        if name != goal and name not in upstream:
+            raise PlanError(
+                f"boundaries upstream of the target {goal!r}",
+                f"{name!r}, which does not reach it",
+                "Drop it from the list or choose a deeper target.",
+            )
+    dag = boundary_dag(graph, {"input", *names, *asked} - {goal}, goal)
     partitions, operators = _by_node(graph, partition, "partition"), _by_node(graph, operator, "operator")
     chosen = {
         name: _boundary(graph.nodes[name], overrides.get(name), partitions, operators) for name in (*dag.fitted, goal)
@@ -234,21 +236,23 @@ def _check_positions(dag: BoundaryDag, chosen: Mapping[str, Boundary]) -> None:
 
 def _choose(
     graph: TensorGraph, boundaries: str | Iterable[str], overrides: Mapping[str, int]
-) -> tuple[str, list[str], str | None]:
-    """Mode, canonical names, default target."""
-    if isinstance(boundaries, str) and boundaries == "stage":
-        from sgfi.boundaries.recipes import stage
-
-        found = stage(graph)
-        return f"stage:{found.recipe}", list(found.boundaries), found.target
+) -> tuple[str, list[str], list[str], str | None]:
+    """Mode, canonical names that count as far as they reach the target, those that must, default target."""
     if boundaries == "full":
         names = [name for name, node in graph.nodes.items() if node.channel_axis is not None or name in overrides]
-        return "full", names, None
-    if isinstance(boundaries, str) or not isinstance(boundaries, Iterable):
+        return "full", names, [], None
+    if not isinstance(boundaries, Iterable) or (isinstance(boundaries, str) and boundaries != STAGE):
         raise PlanError(
             'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
         )
-    return "custom", [graph.nodes.canonical(name) for name in boundaries], None
+    listed = [boundaries] if isinstance(boundaries, str) else list(boundaries)
+    asked = [graph.nodes.canonical(name) for name in listed if name != STAGE]
+    if STAGE not in listed:
+        return "custom", [], asked, None
+    from sgfi.boundaries.recipes import stage
+
+    found = stage(graph)
+    return f"stage:{found.recipe}" if not asked else "custom", list(found.boundaries), asked, found.target
 
 
 def _by_node(graph: TensorGraph, choice: object, what: str) -> dict[str, object]:

@@ -42,7 +42,9 @@ Weights = Annotated[
 Partial = Annotated[bool, typer.Option("--partial-weights", help="Accept weights with missing or unknown names.")]
 Size = Annotated[int | None, typer.Option(help="Input size in pixels (tokens for text models).")]
 Target = Annotated[str | None, typer.Option(help="Name of the target tensor. Default: the recipe's own.")]
-Boundaries = Annotated[str, typer.Option(help="'stage', 'full', or names of tensors separated by commas.")]
+Boundaries = Annotated[
+    str, typer.Option(help="'stage', 'full', or tensors separated by commas; 'stage,NAME' adds to the recipe's.")
+]
 Maps = Annotated[Path, typer.Argument(help="Folder of a saved map family.")]
 ModelOverride = Annotated[
     str | None,
