@@ -45,9 +45,17 @@ def test_advice_names_the_node_and_the_remedy() -> None:
     assert "More images" in advice([overfitted], 100)[0] and "deep" in advice([overfitted], 100)[0]
     lossy = NodeQuality("jump", 8, (0.5, 0.4), 0.39, 0.3)
     assert advice([lossy], 100) == [
-        "A finer boundary between jump and its children: 0.300 of its energy is lost there."
+        "A finer boundary between jump and its children (boundaries=['stage', NAME]): 0.300 of its energy is lost there."
     ]
     wide = NodeQuality("wide", 512, (0.2,), 0.19, 0.0)
     assert "512" in advice([wide], 100)[0]
     harmed = NodeQuality("harmed", 8, (0.2, 0.21), 0.19, 0.0)
     assert "harmed" in advice([harmed], 100)[0]
+
+
+def test_what_the_input_loses_comes_first_and_weighs_more() -> None:
+    deep = [NodeQuality(name, 8, (0.5,), 0.49, lost) for name, lost in (("a", 0.3), ("b", 0.2), ("c", 0.4))]
+    last = NodeQuality("input", 3, (0.12,), 0.118, 0.09)
+    told = advice([*deep, last], 100)
+    assert [line.split()[4] for line in told] == ["input", "c", "a"]
+    assert advice([NodeQuality("inside", 3, (0.12,), 0.118, 0.09)], 100) == []

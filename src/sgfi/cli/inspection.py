@@ -64,6 +64,8 @@ def plan(
       sgfi plan torchvision:resnet18 --target layer3.1.add --draw plan.svg
 
       sgfi plan torchvision:resnet18 --target layer2.1.add --boundaries maxpool,layer1.1.add
+
+      sgfi plan torchvision:resnet50 --boundaries stage,relu
     """
     if draw is not None:
         options.check_out(draw, force, options.PICTURES)

@@ -20,6 +20,8 @@ OVERFITTED = 1.5
 """How many times larger the error on unseen samples may be than on seen ones before more images would help."""
 LOST = 0.1
 """A share of the state's energy lost at one node that is worth a boundary in between."""
+LOST_LAST = 0.05
+"""The same at the input, where what is lost is lost to the inverse itself, whatever the target."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,12 @@ def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
             f"More images, a shared partition or a smaller operator: {len(few)} nodes have more channels than the "
             f"{samples} samples (most at {widest.name}: {widest.channels})."
         )
+    lossy = sorted((node for node in nodes if node.name != "input" and node.lost > LOST), key=lambda node: -node.lost)
+    last = [node for node in nodes if node.name == "input" and node.lost > LOST_LAST]
     told += [
-        f"A finer boundary between {node.name} and its children: {node.lost:.3f} of its energy is lost there."
-        for node in sorted(nodes, key=lambda node: -node.lost)[:2]
-        if node.lost > LOST
+        f"A finer boundary between {node.name} and its children (boundaries=['stage', NAME]): {node.lost:.3f} of its "
+        "energy is lost there."
+        for node in (*last, *lossy[:2])
     ]
     hurt = [node.name for node in nodes if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
     if hurt:
