@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Basis
+from sgfi.spectral import Basis, Moments, Partition, operator_named
 from sgfi.spectral import basis as bases
 
 CASES = {
@@ -95,3 +95,15 @@ def test_a_tensor_in_any_memory_format() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_the_channels_of_a_sample_stand_together(case: str) -> None:
     assert CASES[case].analyse(sample(CASES[case])).mT.is_contiguous()
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("basis", CASES.values(), ids=CASES)
+def test_maps_of_blocks_keep_real_tensors_real(basis: Basis, width: int) -> None:
+    partition = Partition.of(f"blocks{width}", basis.bins, blocks=basis.blocks)
+    x, y = basis.analyse(sample(basis, 9)), basis.analyse(sample(basis, 9))
+    moments = Moments.empty(partition, basis.channels, x.dtype)
+    moments.update(x, y)
+    operator = operator_named("full")
+    found = operator.apply(operator.solve(moments, 0.1).weights, x, partition)
+    torch.testing.assert_close(basis.analyse(basis.synthesise(found)), found)

@@ -179,8 +179,8 @@ def plan(
 
     ``boundaries`` is ``"stage"`` (the architecture's recipe), ``"full"`` (every tensor with a channel axis) or a list
     of names, of which ``"stage"`` may be one: the recipe's and some more. A list implies the input and the target.
-    ``axes`` overrides channel axes by name; ``partition`` and ``operator`` are one choice for all nodes or a mapping by
-    name.
+    ``axes`` overrides channel axes by name; ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``,
+    ``"first-apart"`` or group ids) and ``operator`` are one choice for all nodes or a mapping by name.
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -269,7 +269,8 @@ def _boundary(
     operator = operator_named(str(operators.get(node.name, operators.get("*", "full"))))
     basis = Basis(node.channel_axis, node.coord_axes, tuple(node.shape[1:]), operator.causal)  # type: ignore[arg-type]
     choice = partitions.get(node.name, partitions.get("*", "singleton"))
-    return Boundary(node, basis, Partition.of("shared" if operator.tied else choice, basis.bins, node.name), operator)
+    partition = Partition.of("shared" if operator.tied else choice, basis.bins, node.name, basis.blocks)
+    return Boundary(node, basis, partition, operator)
 
 
 def _with_axis(node: Node, axis: int | None) -> Node:

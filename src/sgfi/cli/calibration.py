@@ -55,8 +55,8 @@ def calibrate(
     partition: Annotated[
         str,
         typer.Option(
-            help="singleton: a matrix per frequency; shared: one for all; first-apart: one for the first token and one "
-            "for all others (causal operators)."
+            help="singleton: a matrix per frequency; blocksK: one for K neighbours along every axis; shared: one for "
+            "all; first-apart: one for the first token and one for all others (causal operators)."
         ),
     ] = "singleton",
     memory: Annotated[

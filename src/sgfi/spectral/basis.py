@@ -52,6 +52,28 @@ class Basis:
     def bins(self) -> int:
         return prod(self.spectrum_shape)
 
+    def blocks(self, width: int) -> Tensor:
+        """(F,) an id for each block of ``width`` neighbouring frequencies (or positions) along every axis.
+
+        Frequencies that are their own mirror image, zero and the highest of an even number, stand alone, and blocks of
+        positive and negative ones mirror each other: maps of blocks keep real tensors real, as those of bins do.
+        """
+        axes = [
+            self._line_blocks(size, stored, width)
+            for size, stored in zip(self.coords, self.spectrum_shape, strict=True)
+        ]
+        grid = torch.cartesian_prod(*axes).reshape(self.bins, -1) if axes else torch.zeros(1, 1)
+        return torch.unique(grid, dim=0, return_inverse=True)[1]
+
+    def _line_blocks(self, size: int, stored: int, width: int) -> Tensor:
+        """Ids along one axis."""
+        place = torch.arange(stored)
+        if self.trivial:
+            return place // width
+        signed = torch.where(2 * place <= size, place, place - size)
+        blocks = signed.sign() * (1 + (signed.abs() - 1) // width)
+        return torch.where(2 * place == size, size, blocks)
+
     def dtype(self, real: torch.dtype) -> torch.dtype:
         """The spectrum's dtype for tensors of dtype ``real``."""
         return real if self.trivial else torch.complex128 if real == torch.float64 else torch.complex64

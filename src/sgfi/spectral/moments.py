@@ -114,15 +114,13 @@ class Moments:
         return replace(self, xx=self.xx[part], yx=self.yx[part], groups=groups)
 
     def pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Our groups and their columns: all at once ``(K, C, B)``, or a group at a time ``(1, C, |g| B)``."""
+        """Our groups and their columns ``(k, C, |g| B)``: all at once, or those of one size at a time."""
         if self.partition.kind == "singleton":
             ours = slice(self.groups.start, self.groups.stop)
             yield slice(None), x[ours], y[ours]
             return
-        for place, group in enumerate(self.groups):
-            bins = self.partition.members[group].to(x.device)
-            one, two = (part[bins].transpose(0, 1).reshape(1, part.shape[1], -1) for part in (x, y))
-            yield slice(place, place + 1), one, two
+        for place, bins in self.partition.runs(self.groups):
+            yield place, gathered(x, bins), gathered(y, bins)
 
     @property
     def columns(self) -> Tensor:
@@ -171,6 +169,11 @@ def _add_product(sums: Tensor, left: Tensor, right: Tensor) -> None:
     for start in range(0, len(sums), step):
         part = slice(start, start + step)
         sums[part] += torch.bmm(left[part], right[part])
+
+
+def gathered(spectrum: Tensor, bins: Tensor) -> Tensor:
+    """The columns of groups of bins ``(k, |g|)``: ``(F, C, B)`` -> ``(k, C, |g| B)``."""
+    return spectrum[bins.to(spectrum.device)].transpose(1, 2).flatten(2)
 
 
 def _energy(spectrum: Tensor, dtype: torch.dtype) -> Tensor:

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgfi.errors import PlanError
-from sgfi.spectral.moments import Moments
+from sgfi.spectral.moments import Moments, gathered
 from sgfi.spectral.packed import Packed
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.prior import Prior, Samples, leave_one_out
@@ -234,10 +234,9 @@ def _by_group(gain: Kept, spectrum: Tensor, partition: Partition) -> Tensor:
     """Apply each group's matrix to its bins without copying it to every bin; packed ones are unpacked a few at once."""
     if partition.kind == "singleton":
         return gain.times(spectrum) if isinstance(gain, Packed) else torch.bmm(spectrum.mT, gain.mT).mT
-    bins, channels, batch = spectrum.shape
+    bins, _, batch = spectrum.shape
     out = spectrum.new_empty(bins, gain.shape[1], batch)
-    for group, members in enumerate(partition.members):
-        columns = spectrum[members].transpose(0, 1).reshape(channels, -1)
-        mixed = gain[group] @ columns
-        out[members] = mixed.reshape(-1, len(members), batch).transpose(0, 1)
+    for groups, members in partition.runs(range(partition.count)):
+        mixed = torch.bmm(gain[groups], gathered(spectrum, members))  # (k, C, |g| B)
+        out[members.to(out.device)] = mixed.unflatten(2, (-1, batch)).transpose(1, 2)
     return out

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,14 +23,22 @@ class Partition:
     groups: Tensor
 
     @classmethod
-    def of(cls, choice: object, bins: int, name: str = "node") -> Partition:
-        """From ``"singleton"``, ``"shared"``, ``"first-apart"`` (two groups) or one integer per stored bin."""
+    def of(
+        cls, choice: object, bins: int, name: str = "node", blocks: Callable[[int], Tensor] | None = None
+    ) -> Partition:
+        """From ``"singleton"``, ``"shared"``, ``"first-apart"`` (two groups), ``"blocks<k>"`` or integers, one per bin.
+
+        ``blocks`` tells the ids of blocks of k neighbours along every axis (:meth:`~sgfi.spectral.Basis.blocks`).
+        """
         if isinstance(choice, str) and choice == "singleton":
             return cls("singleton", torch.arange(bins))
         if isinstance(choice, str) and choice == "shared":
             return cls("shared", torch.zeros(bins, dtype=torch.int64))
         if isinstance(choice, str) and choice == "first-apart":
             return cls("custom", (torch.arange(bins) > 0).to(torch.int64))
+        tied = re.fullmatch(r"blocks([1-9]\d*)", choice) if isinstance(choice, str) and blocks else None
+        if tied and blocks:
+            return cls("custom", _by_size(blocks(int(tied[1]))))
         try:
             ids = torch.as_tensor(choice)
         except (TypeError, ValueError, RuntimeError):
@@ -36,7 +46,7 @@ class Partition:
         if isinstance(choice, str) or ids.is_floating_point() or ids.is_complex() or ids.numel() != bins:
             got = repr(choice) if isinstance(choice, str) else f"{ids.dtype} of shape {tuple(ids.shape)}"
             raise PlanError(
-                f'partition "singleton", "shared", "first-apart" or {bins} integer group ids for {name!r}',
+                f'partition "singleton", "shared", "blocks<k>", "first-apart" or {bins} integer group ids for {name!r}',
                 got,
                 "Give one group id per stored rFFT bin.",
             )
@@ -63,6 +73,16 @@ class Partition:
         order = torch.argsort(self.groups, stable=True)
         return torch.split(order, self.sizes.tolist())
 
+    def runs(self, groups: range) -> Iterator[tuple[slice, Tensor]]:
+        """Neighbouring groups of one size: where they stand among ``groups``, and their bins ``(k, size)``."""
+        start = groups.start
+        while start < groups.stop:
+            size, stop = int(self.sizes[start]), start + 1
+            while stop < groups.stop and self.sizes[stop] == size:
+                stop += 1
+            yield slice(start - groups.start, stop - groups.start), torch.stack(self.members[start:stop])
+            start = stop
+
     @property
     def description(self) -> dict:
         """JSON-able; a custom partition is told by its count and the hash of its ids."""
@@ -70,3 +90,9 @@ class Partition:
         if self.kind == "custom":
             found["sha256"] = hashlib.sha256(self.groups.numpy().tobytes()).hexdigest()
         return found
+
+
+def _by_size(ids: Tensor) -> Tensor:
+    """The same groups, numbered so that those of one size stand side by side."""
+    sizes = torch.bincount(ids)
+    return torch.argsort(torch.argsort(sizes, stable=True))[ids]
