@@ -183,6 +183,8 @@ def test_one_choice_for_all_and_a_choice_by_node() -> None:
     assert [mixed.boundary[name].operator.name for name in mixed.fitted] == ["diagonal+rank3", "gamma", "full"]
     assert [mixed.boundary[name].partition.kind for name in mixed.fitted] == ["singleton", "shared", "custom"]
     assert mixed.boundary["conv2"].partition.count == 2
+    tied = plan(partition="blocks2")
+    assert [tied.boundary[name].partition.count for name in tied.fitted] == [9, 9, 6]  # 5x6 twice, 3x3
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -75,13 +76,10 @@ class Partition:
 
     def runs(self, groups: range) -> Iterator[tuple[slice, Tensor]]:
         """Neighbouring groups of one size: where they stand among ``groups``, and their bins ``(k, size)``."""
-        start = groups.start
-        while start < groups.stop:
-            size, stop = int(self.sizes[start]), start + 1
-            while stop < groups.stop and self.sizes[stop] == size:
-                stop += 1
-            yield slice(start - groups.start, stop - groups.start), torch.stack(self.members[start:stop])
-            start = stop
+        for _, run in groupby(groups, key=self.sizes.tolist().__getitem__):
+            found = list(run)
+            first, after = found[0], found[-1] + 1
+            yield slice(first - groups.start, after - groups.start), torch.stack(self.members[first:after])
 
     @property
     def description(self) -> dict:
