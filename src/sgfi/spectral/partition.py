@@ -31,13 +31,14 @@ class Partition:
 
         ``blocks`` tells the ids of blocks of k neighbours along every axis (:meth:`~sgfi.spectral.Basis.blocks`).
         """
-        if isinstance(choice, str) and choice == "singleton":
+        word = choice if isinstance(choice, str) else ""
+        if word == "singleton":
             return cls("singleton", torch.arange(bins))
-        if isinstance(choice, str) and choice == "shared":
+        if word == "shared":
             return cls("shared", torch.zeros(bins, dtype=torch.int64))
-        if isinstance(choice, str) and choice == "first-apart":
+        if word == "first-apart":
             return cls("custom", (torch.arange(bins) > 0).to(torch.int64))
-        tied = re.fullmatch(r"blocks([1-9]\d*)", choice) if isinstance(choice, str) and blocks else None
+        tied = re.fullmatch(r"blocks([1-9]\d*)", word)
         if tied and blocks:
             return cls("custom", _by_size(blocks(int(tied[1]))))
         try:
