@@ -52,6 +52,15 @@ def test_a_list_can_add_to_the_recipe() -> None:
     assert plan(target=None, boundaries=["stage"]).description == recipe.description
 
 
+def test_a_list_can_open_the_stem() -> None:
+    model = torch.nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3), nn.MaxPool2d(2))
+    captured = sgfi.capture(model.eval(), torch.randn(2, 3, 14, 14))
+    assert sgfi.plan(captured).fitted == ("input", "2") and sgfi.plan(captured).target == "4"
+    opened = sgfi.plan(captured, boundaries=["stage", "stem"])
+    assert (opened.fitted, opened.target, opened.mode) == (("input", "0", "1", "2"), "4", "custom")
+    assert sgfi.plan(captured, "1", ["stage", "stem"]).fitted == ("input", "0")  # as far as it reaches the target
+
+
 def test_what_the_recipe_has_beyond_the_target_is_left_out_but_not_what_was_named() -> None:
     target = plan(target=None, boundaries="stage").fitted[-1]
     assert plan(target=target, boundaries=["stage"]).target == target

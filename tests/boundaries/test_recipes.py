@@ -318,6 +318,29 @@ def test_family_member(family: str) -> None:
     torch.testing.assert_close(output, model(x), rtol=1e-4, atol=1e-5)
 
 
+STEMS = {
+    "torchvision mobilenetv3": ["features.0.0"],
+    "torchvision convnext": ["features.0.0"],
+    "torchvision vit": ["conv_proj"],
+    "timm resnet": ["conv1", "act1"],
+    "timm densenet": ["features.conv0", "features.norm0.act"],
+    "timm vit": ["patch_embed.proj"],
+    "timm swin": ["patch_embed.proj"],
+}
+
+
+@pytest.mark.parametrize("family", STEMS)
+def test_the_stem_is_what_the_first_segment_hides(family: str) -> None:
+    graph = capture(FAMILIES[family][0]().eval(), torch.randn(2, 3, 32, 32))
+    assert list(stage(graph).stem) == STEMS[family]
+
+
+def test_a_first_boundary_right_after_the_input_hides_nothing() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1))
+    found = stage(capture(model.eval(), torch.randn(2, 3, 9, 9)))
+    assert found.boundaries[1] == "0" and found.stem == ()
+
+
 @pytest.mark.parametrize(("kernel", "name", "first"), [(3, "mobilenetv2", "conv_dw"), (5, "efficientnet", "bn1.act")])
 def test_timm_makes_mobilenetv2_and_efficientnet_from_one_class(kernel: int, name: str, first: str) -> None:
     """The one with 3x3 kernels and no gates is MobileNetV2, and is opened before its activations."""

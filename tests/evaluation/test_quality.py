@@ -57,4 +57,5 @@ def test_what_the_input_loses_comes_first_and_weighs_more() -> None:
     last = NodeQuality("input", 3, (0.12,), 0.118, 0.09)
     told = advice([*deep, last], 100)
     assert [line.split()[4] for line in told] == ["input", "c", "a"]
+    assert "['stage', 'stem']" in told[0] and "['stage', NAME]" in told[1]
     assert advice([NodeQuality("inside", 3, (0.12,), 0.118, 0.09)], 100) == []

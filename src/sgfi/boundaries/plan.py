@@ -15,8 +15,8 @@ from sgfi.graph import Node, TensorGraph
 from sgfi.spectral import Basis, Operator, Partition, operator_named
 
 PartitionChoice = str | Sequence[int] | Tensor
-STAGE = "stage"
-"""Stands for the boundaries of the architecture's recipe, alone or in a list."""
+STAGE, STEM = "stage", "stem"
+"""Stand, in a list too, for the boundaries of the architecture's recipe and for what its first segment hides."""
 
 
 @dataclass(frozen=True)
@@ -178,9 +178,10 @@ def plan(
     """Choose boundaries on the graph.
 
     ``boundaries`` is ``"stage"`` (the architecture's recipe), ``"full"`` (every tensor with a channel axis) or a list
-    of names, of which ``"stage"`` may be one: the recipe's and some more. A list implies the input and the target.
-    ``axes`` overrides channel axes by name; ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``,
-    ``"first-apart"`` or group ids) and ``operator`` are one choice for all nodes or a mapping by name.
+    of names, among which ``"stage"`` stands for the recipe's and ``"stem"`` for the layers inside the recipe's first
+    segment and what is pooled there: ``["stage", "stem"]``. A list implies the input and the target. ``axes`` overrides
+    channel axes by name; ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``, ``"first-apart"`` or group ids)
+    and ``operator`` are one choice for all nodes or a mapping by name.
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -246,13 +247,14 @@ def _choose(
             'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
         )
     listed = [boundaries] if isinstance(boundaries, str) else list(boundaries)
-    asked = [graph.nodes.canonical(name) for name in listed if name != STAGE]
-    if STAGE not in listed:
+    asked = [graph.nodes.canonical(name) for name in listed if name not in (STAGE, STEM)]
+    if not {STAGE, STEM} & set(listed):
         return "custom", [], asked, None
     from sgfi.boundaries.recipes import stage
 
     found = stage(graph)
-    return f"stage:{found.recipe}" if not asked else "custom", list(found.boundaries), asked, found.target
+    names = [*found.boundaries] * (STAGE in listed) + [*found.stem] * (STEM in listed)
+    return "custom" if {*listed} != {STAGE} else f"stage:{found.recipe}", names, asked, found.target
 
 
 def _by_node(graph: TensorGraph, choice: object, what: str) -> dict[str, object]:

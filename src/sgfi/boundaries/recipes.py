@@ -25,6 +25,9 @@ class Stage:
     recipe: str
     boundaries: tuple[str, ...]
     target: str
+    stem: tuple[str, ...]
+    """Inside the first segment, on every path: outputs of its layers (before norm, offset and activation) and what is
+    pooled there. No recipe has them; see docs/method.md for what they are worth."""
 
 
 Finder = Callable[[Structure], list[str]]
@@ -61,7 +64,7 @@ def stage(graph: TensorGraph) -> Stage:
         if any(entry.classes.fullmatch(kind) for kind in structure.kinds):
             found = _usable(structure, entry.find(structure))
             if found:
-                return Stage(entry.name, ("input", *found), found[-1])
+                return _answer(structure, entry.name, found)
     found = _usable(structure, generic(structure))
     if not found:
         raise PlanError(
@@ -69,7 +72,16 @@ def stage(graph: TensorGraph) -> Stage:
             f"none in {graph!r}",
             "Name boundaries, a target and their axes yourself: plan(graph, target, [names], axes={...}).",
         )
-    return Stage("generic", ("input", *found), found[-1])
+    return _answer(structure, "generic", found)
+
+
+def _answer(structure: Structure, recipe: str, found: tuple[str, ...]) -> Stage:
+    inside = [name for name in structure.trunk(found[0]) if name != found[0]]
+    read = {
+        parent for name in (*inside, found[0]) if structure.node(name).op in POOLS for parent in structure.parents[name]
+    }
+    stem = _usable(structure, [name for name in inside if structure.is_layer(name) or name in read])
+    return Stage(recipe, ("input", *found), found[-1], stem)
 
 
 def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def plan(
 
       sgfi plan torchvision:resnet18 --target layer2.1.add --boundaries maxpool,layer1.1.add
 
-      sgfi plan torchvision:resnet50 --boundaries stage,relu
+      sgfi plan torchvision:resnet50 --boundaries stage,stem
     """
     if draw is not None:
         options.check_out(draw, force, options.PICTURES)

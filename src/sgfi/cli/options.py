@@ -43,7 +43,10 @@ Partial = Annotated[bool, typer.Option("--partial-weights", help="Accept weights
 Size = Annotated[int | None, typer.Option(help="Input size in pixels (tokens for text models).")]
 Target = Annotated[str | None, typer.Option(help="Name of the target tensor. Default: the recipe's own.")]
 Boundaries = Annotated[
-    str, typer.Option(help="'stage', 'full', or tensors separated by commas; 'stage,NAME' adds to the recipe's.")
+    str,
+    typer.Option(
+        help="'stage', 'full', or tensors separated by commas; 'stage,stem' opens the recipe's first segment."
+    ),
 ]
 Maps = Annotated[Path, typer.Argument(help="Folder of a saved map family.")]
 ModelOverride = Annotated[

@@ -83,9 +83,10 @@ def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
     lossy = sorted((node for node in nodes if node.name != "input" and node.lost > LOST), key=lambda node: -node.lost)
     last = [node for node in nodes if node.name == "input" and node.lost > LOST_LAST]
     told += [
-        f"A finer boundary between {node.name} and its children (boundaries=['stage', NAME]): {node.lost:.3f} of its "
-        "energy is lost there."
-        for node in (*last, *lossy[:2])
+        f"A finer boundary between {node.name} and its children (boundaries=['stage', {opened}]): {node.lost:.3f} of "
+        "its energy is lost there."
+        for opened, nodes_there in (("'stem'", last), ("NAME", lossy[:2]))
+        for node in nodes_there
     ]
     hurt = [node.name for node in nodes if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
     if hurt:
