@@ -46,13 +46,13 @@ class Settings:
     """Relative. A dozen photographs are few beside a thousand channels: a stronger ridge than the
     paper's 0.01 helps."""
     target: str | None = None
-    boundaries: str | tuple[str, ...] = "stage"
+    boundaries: tuple[str, ...] = ("stage", "stem")
 
     @property
     def folder(self) -> str:
         """One map folder per setting, so that another size does not meet the wrong maps."""
-        name = self.model.rpartition(":")[2]
-        return f"maps-{name}-{self.size}px-{self.crops}crops-ridge{self.ridge}-seed{self.seed}"
+        name, where = self.model.rpartition(":")[2], "+".join(self.boundaries)
+        return f"maps-{name}-{where}-{self.size}px-{self.crops}crops-ridge{self.ridge}-seed{self.seed}"
 
 
 @dataclass
@@ -132,8 +132,7 @@ def _is_ours(out: Path) -> bool:
 
 def _plan(loaded: LoadedModel, settings: Settings) -> Any:
     graph = sgfi.capture(loaded.model, loaded.example)
-    chosen = settings.boundaries
-    return sgfi.plan(graph, settings.target, chosen if isinstance(chosen, str) else list(chosen))
+    return sgfi.plan(graph, settings.target, settings.boundaries)
 
 
 def fit(loaded: LoadedModel, plan: Any, settings: Settings, folder: Path, progress: bool) -> tuple[Any, bool]:
@@ -270,7 +269,8 @@ def _reading(drawn: dict[str, Drawn], record: dict[str, Any]) -> Section:
         (
             Text(
                 "Each column takes one tensor of the network, deeper to the right, and carries **all** of it "
-                "back to the input. Structure that survives is structure the tensor still holds."
+                "back to the input. What survives is what the tensor and the path to it (the derivative at this very "
+                "photograph) still hold; deep in a convolutional network the path decides nearly everything."
             ),
             drawn["depths"].picture,
             Text(
