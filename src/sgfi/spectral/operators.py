@@ -236,7 +236,9 @@ def _by_group(gain: Kept, spectrum: Tensor, partition: Partition) -> Tensor:
         return gain.times(spectrum) if isinstance(gain, Packed) else torch.bmm(spectrum.mT, gain.mT).mT
     bins, _, batch = spectrum.shape
     out = spectrum.new_empty(bins, gain.shape[1], batch)
-    for groups, members in partition.runs(range(partition.count)):
-        mixed = torch.bmm(gain[groups], gathered(spectrum, members))  # (k, C, |g| B)
-        out[members.to(out.device)] = mixed.unflatten(2, (-1, batch)).transpose(1, 2)
+    for part in gain.parts() if isinstance(gain, Packed) else (slice(0, partition.count),):
+        matrices = gain[part]
+        for place, members in partition.runs(range(part.start, part.stop)):
+            mixed = torch.bmm(matrices[place], gathered(spectrum, members))  # (k, C, |g| B)
+            out[members.to(out.device)] = mixed.unflatten(2, (-1, batch)).transpose(1, 2)
     return out
