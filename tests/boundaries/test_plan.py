@@ -61,6 +61,21 @@ def test_a_list_can_open_the_stem() -> None:
     assert sgfi.plan(captured, "1", ["stage", "stem"]).fitted == ("input", "0")  # as far as it reaches the target
 
 
+def test_a_tensor_called_stem_or_stage_can_still_be_named() -> None:
+    class Named(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.stage, self.last = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 2, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(self.stage(self.stem(x).relu()).relu())
+
+    captured = sgfi.capture(Named().eval(), torch.randn(2, 3, 9, 9))
+    assert sgfi.plan(captured, "last", ["stem"]).fitted == ("input", "stem")
+    assert sgfi.plan(captured, "last", ["stage"]).fitted == ("input", "stage")
+    assert sgfi.plan(captured).mode == "stage:generic"
+
+
 def test_what_the_recipe_has_beyond_the_target_is_left_out_but_not_what_was_named() -> None:
     target = plan(target=None, boundaries="stage").fitted[-1]
     assert plan(target=target, boundaries=["stage"]).target == target

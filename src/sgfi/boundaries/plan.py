@@ -16,7 +16,7 @@ from sgfi.spectral import Basis, Operator, Partition, operator_named
 
 PartitionChoice = str | Sequence[int] | Tensor
 STAGE, STEM = "stage", "stem"
-"""Stand, in a list too, for the boundaries of the architecture's recipe and for what its first segment hides."""
+"""Stand for the boundaries of the architecture's recipe and, beside it in a list, for what its first segment hides."""
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,11 @@ def plan(
     """Choose boundaries on the graph.
 
     ``boundaries`` is ``"stage"`` (the architecture's recipe), ``"full"`` (every tensor with a channel axis) or a list
-    of names, among which ``"stage"`` stands for the recipe's and ``"stem"`` for the layers inside the recipe's first
-    segment and what is pooled there: ``["stage", "stem"]``. A list implies the input and the target. ``axes`` overrides
-    channel axes by name; ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``, ``"first-apart"`` or group ids)
-    and ``operator`` are one choice for all nodes or a mapping by name.
+    of names, among which ``"stage"`` stands for the recipe's and beside it ``"stem"`` for the layers inside the
+    recipe's first segment and what is pooled there: ``["stage", "stem"]``. Without ``"stage"``, or where a tensor is
+    called so, names are names. A list implies the input and the target. ``axes`` overrides channel axes by name;
+    ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``, ``"first-apart"`` or group ids) and ``operator`` are
+    one choice for all nodes or a mapping by name.
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -247,14 +248,14 @@ def _choose(
             'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
         )
     listed = [boundaries] if isinstance(boundaries, str) else list(boundaries)
-    asked = [graph.nodes.canonical(name) for name in listed if name not in (STAGE, STEM)]
-    if not {STAGE, STEM} & set(listed):
-        return "custom", [], asked, None
+    if boundaries != STAGE and (STAGE not in listed or STAGE in graph.nodes):
+        return "custom", [], [graph.nodes.canonical(name) for name in listed], None
     from sgfi.boundaries.recipes import stage
 
     found = stage(graph)
-    names = [*found.boundaries] * (STAGE in listed) + [*found.stem] * (STEM in listed)
-    return "custom" if {*listed} != {STAGE} else f"stage:{found.recipe}", names, asked, found.target
+    asked = [graph.nodes.canonical(name) for name in listed if name not in (STAGE, STEM)]
+    names = [*found.boundaries, *(found.stem if STEM in listed else ())]
+    return "custom" if set(listed) != {STAGE} else f"stage:{found.recipe}", names, asked, found.target
 
 
 def _by_node(graph: TensorGraph, choice: object, what: str) -> dict[str, object]:
