@@ -80,18 +80,20 @@ def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
             f"More images, a shared partition or a smaller operator: {len(few)} nodes have more channels than the "
             f"{samples} samples (most at {widest.name}: {widest.channels})."
         )
-    lossy = sorted((node for node in nodes if node.name != "input" and node.lost > LOST), key=lambda node: -node.lost)
     last = [node for node in nodes if node.name == "input" and node.lost > LOST_LAST]
-    told += [
-        f"A finer boundary between {node.name} and its children (boundaries=['stage', {opened}]): {node.lost:.3f} of "
-        "its energy is lost there."
-        for opened, nodes_there in (("'stem'", last), ("NAME", lossy[:2]))
-        for node in nodes_there
-    ]
+    lossy = sorted((node for node in nodes if node.name != "input" and node.lost > LOST), key=lambda node: -node.lost)
+    told += [_finer(node) for node in (*last, *lossy[:2])]
     hurt = [node.name for node in nodes if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
     if hurt:
         told.append(f'More ridge or fewer stages ("auto" for both): the last map does harm at {", ".join(hurt[:3])}.')
     return told
+
+
+def _finer(node: NodeQuality) -> str:
+    where = "boundaries=['stage', 'stem'], if not yet open" if node.name == "input" else "boundaries=['stage', NAME]"
+    return (
+        f"A finer boundary between {node.name} and its children ({where}): {node.lost:.3f} of its energy is lost there."
+    )
 
 
 def as_text(nodes: list[NodeQuality], samples: int) -> str:
