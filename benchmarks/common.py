@@ -32,7 +32,7 @@ def assets() -> Path:
 
 def network(name: str, size: int) -> Any:
     """A real ImageNet network by short name, with its preprocessing."""
-    from sgfi.vision.models import load_model
+    from sgfi.inputs.models import load_model
 
     weights = assets() / "weights"
     known = {
@@ -51,7 +51,7 @@ def photographs(count: int, held_out: int, preprocessing: Any, seed: int = 123) 
     """Calibration and held-out photographs ``(N, 3, H, W)``, disjoint, drawn with a seed."""
     files = sorted((assets() / "images" / "imagenet_val").rglob("*.jpg"))
     random.Random(seed).shuffle(files)
-    from sgfi.vision.data import read_image
+    from sgfi.inputs.data import read_image
 
     chosen = [read_image(file, preprocessing) for file in files[: count + held_out]]
     stacked = torch.stack([image.squeeze(0) for image in chosen])

@@ -13,6 +13,7 @@ from torch import Tensor
 
 import sgfi
 from sgfi.evaluation import tokens
+from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.language import (
     Context,
     Windows,
@@ -25,7 +26,6 @@ from sgfi.language import (
     token_plan,
     tokenise,
 )
-from sgfi.vision.models import LoadedModel, load_model
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "results" / "language"
 SEEDS = (123, 321)

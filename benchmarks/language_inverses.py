@@ -28,7 +28,7 @@ from sgfi.evaluation.statistics import bootstrap, contrast
 from sgfi.inversion import STAGES
 from sgfi.language import draw, embedding_model, energy_profile, entropy, exact_tokens, fit_interface, transfer
 from sgfi.language.profiles import cosine
-from sgfi.store import read_manifest
+from sgfi.storage.folder import read_manifest
 
 
 def calibrations(bench: Bench) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 import sgfi
 from benchmarks.common import parser, table, timed, write
 from benchmarks.paper import PaperWay
-from sgfi.graph import Linearisation, LocalMap
+from sgfi.derivatives import Linearisation, LocalMap
 from sgfi.spectral import WienerMap
 
 HEAD = [

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import sgfi
 from benchmarks.common import parser, table, write
 from sgfi.calibration import _Job, _waves
-from sgfi.memory import as_bytes, readable
+from sgfi.calibration.memory import as_bytes, readable
 from sgfi.spectral import Layout, Moments
 
 DERIVATIVES = 5

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import sgfi
-import sgfi.store as store
+import sgfi.storage.folder as store
 from sgfi.errors import StoreError
 from sgfi.spectral import Packed
 

@@ -3,10 +3,9 @@
 from sgfi.boundaries import Plan, plan
 from sgfi.calibration import calibrate
 from sgfi.errors import SgfiError
-from sgfi.family import MapFamily
 from sgfi.graph import TensorGraph, capture
-from sgfi.inversion import Inverse, Query, invert, sweep
-from sgfi.store import load, save
+from sgfi.inversion import Inverse, MapFamily, Query, invert, sweep
+from sgfi.storage import load, save
 
 __version__ = "0.1.0.dev0"
 __all__ = [

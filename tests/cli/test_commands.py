@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 
 import sgfi
 from sgfi.cli.loading import open_family
-from sgfi.store import read_manifest
-from sgfi.vision.data import read_image
+from sgfi.inputs.data import read_image
+from sgfi.storage.folder import read_manifest
 
 COMMANDS = [
     "graph",
@@ -231,7 +231,7 @@ def test_calibrate_honestly_with_everything_chosen_by_the_data(sgfi_command, mod
 
 
 def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
-    from sgfi.store import Checkpoint
+    from sgfi.storage.folder import Checkpoint
 
     kept: list[str] = []
     keep = Checkpoint.keep
@@ -260,7 +260,7 @@ def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place
 
 
 def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
-    import sgfi.store
+    import sgfi.storage.folder
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

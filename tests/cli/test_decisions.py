@@ -13,7 +13,7 @@ from PIL import Image
 
 from sgfi.cli.loading import open_family
 from sgfi.decisions.readout import decide
-from sgfi.vision.data import read_image
+from sgfi.inputs.data import read_image
 
 BUILDER = """
 import torch

@@ -84,13 +84,12 @@ def test_the_deepest_map_with_enough_cells_is_asked_for_coordinates() -> None:
         def __init__(self, *shape: int) -> None:
             self.coord_shape = shape
 
-    class Plan:
-        boundaries = ("input", "a", "b", "c")
-        target = "c"
+    nodes = {"a": Node(16, 16), "b": Node(8, 8), "c": Node(4, 4)}
 
-        class graph:
-            nodes = {"a": Node(16, 16), "b": Node(8, 8), "c": Node(4, 4)}
+    class Family:
+        targets, target = tuple(nodes), "c"
 
-        def toward(self, _: str) -> None: ...
+        def node(self, name: str) -> Node:
+            return nodes[name]
 
-    assert demo.coordinate_target(Plan()) == "b"
+    assert demo.coordinate_target(Family()) == "b"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import sgfi
+from sgfi.derivatives import Linearisation
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.baselines import (
     SEEDS,
@@ -24,7 +25,6 @@ from sgfi.evaluation.controls import target_state
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.stability import Update, adjoint, node_means, stability
 from sgfi.evaluation.theory import directions, local_oracle
-from sgfi.graph import Linearisation
 from tests.analytic import captured, tiny
 from tests.evaluation.known import orthogonal_family
 

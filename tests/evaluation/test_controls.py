@@ -10,6 +10,7 @@ from sgfi.errors import DataError, QueryError
 from sgfi.evaluation import controls, paths
 from sgfi.evaluation.representation import forward_states, reencoding, separation
 from sgfi.evaluation.rows import average, partner
+from sgfi.inversion.estimator import spread
 from tests.analytic import captured, tiny
 from tests.evaluation.known import orthogonal_family, signs, square_family
 
@@ -138,8 +139,8 @@ def test_faithful_states_prefer_their_own_geometry() -> None:
 
 def test_probed_nodes_span_the_path() -> None:
     plan = family_of("chain").plan
-    assert paths.probed(plan, 2) == [plan.fitted[0], plan.fitted[-1]]
-    assert paths.probed(plan, 7) == list(plan.fitted)
+    assert spread(plan.fitted, 2) == [plan.fitted[0], plan.fitted[-1]]
+    assert spread(plan.fitted, 7) == list(plan.fitted)
 
 
 def test_reencoding_of_an_exact_inverse() -> None:

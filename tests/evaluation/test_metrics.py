@@ -22,7 +22,7 @@ from sgfi.evaluation.metrics import (
     ssim,
 )
 from sgfi.evaluation.representation import roc_auc
-from sgfi.vision import Preprocessing
+from sgfi.inputs import Preprocessing
 
 PREPARED = Preprocessing(size=(32, 32), mean=(0.5,) * 3, std=(0.25,) * 3)
 

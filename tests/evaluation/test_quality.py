@@ -9,7 +9,7 @@ import pytest
 import sgfi
 from sgfi.errors import StoreError
 from sgfi.evaluation.quality import NodeQuality, advice, as_text, quality
-from sgfi.store import read_manifest
+from sgfi.storage.folder import read_manifest
 from tests.analytic import Chain, seeded
 
 

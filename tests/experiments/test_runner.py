@@ -19,7 +19,7 @@ from sgfi.experiments.page import results_page
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
 from sgfi.figures.experiments import experiment_figure, panels_of
-from sgfi.vision.models import load_model
+from sgfi.inputs.models import load_model
 
 Ran = Callable[..., Result]
 

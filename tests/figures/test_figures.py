@@ -17,11 +17,11 @@ from torch import nn
 import sgfi
 from sgfi import figures
 from sgfi.errors import QueryError, StoreError
-from sgfi.figures.atlases import depth_targets, spread_coords, strongest_channels
+from sgfi.figures.atlases import spread_coords, strongest_channels
 from sgfi.figures.grids import Cell, Grid, cell_mark, draw_grid
 from sgfi.figures.style import DARK, png
-from sgfi.query_text import TextQuery
-from sgfi.vision.preprocessing import Preprocessing
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inversion import Query, depth_targets
 
 PREPARED = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
 
@@ -66,7 +66,7 @@ def all_figures(family: sgfi.MapFamily, x: torch.Tensor) -> Iterator[Figure]:
     yield figures.channel_grid(family, x[:1], [0, 2], **shown)
     yield figures.channel_groups(family, x[:1], [[0, 1], [2, 3]], **shown)
     yield figures.coordinate_grid(family, x[:1], [(0, 1), (3, 3)], **shown)
-    yield figures.image_grid(family, x, TextQuery("two", (1,)), **shown)
+    yield figures.image_grid(family, x, Query("two", (1,)), **shown)
     yield figures.zero_target(family, x, **shown)
     yield figures.boundary_dag(family.plan)
 
@@ -164,7 +164,7 @@ def test_files_are_not_written_over(family, tmp_path: Path) -> None:
 
 
 def test_choices_of_targets_channels_and_coordinates(family, x) -> None:
-    assert depth_targets(family.plan) == ["one", "two"] and depth_targets(family.plan, 1) == ["two"]
+    assert depth_targets(family) == ["one", "two"] and depth_targets(family, 1) == ["two"]
     state = sgfi.invert(family, x[:1]).states["two"]
     order = state.square().sum((0, 2, 3)).argsort(descending=True).tolist()
     assert strongest_channels(family, x[:1], None, 2) == order[:2]

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sgfi
+from sgfi.derivatives import Linearisation
 from sgfi.errors import CaptureError
-from sgfi.graph import Linearisation
 from tests.analytic import tiny
 
 

@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 import sgfi
 from sgfi.cli.app import app
 from sgfi.errors import CaptureError
+from sgfi.inputs import load_model
+from sgfi.inputs.data import open_data
 from sgfi.language import embedding_model
-from sgfi.vision import load_model
-from sgfi.vision.data import open_data
 
 transformers = pytest.importorskip("transformers")
 

@@ -75,7 +75,7 @@ class Structure:
         kinds: dict[Call, str] = {}
         inside: dict[Call, list[str]] = {}
         for name in self.order:
-            tensor = self.graph._tensors[name]
+            tensor = self.graph.exported.tensors[name]
             stack = (tensor.meta.get("nn_module_stack") or {}).values()
             kind = {path: str(full).rpartition(".")[2] for path, full in stack}
             for call in calls(tensor):
@@ -86,8 +86,8 @@ class Structure:
 
     @cached_property
     def _returned(self) -> dict[Call, str]:
-        names = {tensor: name for name, tensor in self.graph._tensors.items()}
-        found = outputs(self.graph._tensors.values())
+        names = {tensor: name for name, tensor in self.graph.exported.tensors.items()}
+        found = outputs(self.graph.exported.tensors.values())
         return {call: names[tensor] for tensor, made_by in found.items() for call in made_by}
 
     @cached_property
@@ -147,7 +147,9 @@ class Structure:
     @cached_property
     def largest_kernel(self) -> int:
         """The longest side of any convolution's kernel; 0 without convolutions."""
-        weights = [self.graph._tensors[name].args[1] for name in self.order if self.node(name).op in CONVOLUTIONS]
+        weights = [
+            self.graph.exported.tensors[name].args[1] for name in self.order if self.node(name).op in CONVOLUTIONS
+        ]
         return max((size for weight in weights for size in value(weight).shape[2:]), default=0)  # type: ignore
 
     def spatial(self, names: Iterable[str]) -> tuple[str, ...]:

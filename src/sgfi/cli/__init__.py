@@ -10,7 +10,7 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
-        from sgfi.extras import install
+        from sgfi.optional import install
 
         print(f"The command line needs typer. {install('cli')}", file=sys.stderr)
         raise SystemExit(1) from None

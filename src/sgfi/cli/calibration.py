@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 import sgfi
-from sgfi import distributed
+from sgfi.calibration import processes
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
-from sgfi.store import _replace
-from sgfi.vision.data import Mirrored, SkippedFile, open_data
+from sgfi.inputs.data import Mirrored, SkippedFile, open_data
+from sgfi.storage.folder import _replace
 
 
 @command
@@ -107,14 +107,14 @@ def calibrate(
             checkpoint=partial,
             progress=not quiet,
             provenance={"model": loaded.provenance, "data": {"path": str(data), **described}},
-            distributed=distributed.launched(),
+            distributed=processes.launched(),
         )
     except KeyboardInterrupt as error:
         raise Interrupted(
             f"Interrupted. Finished nodes are kept in {partial}; run the same command to go on."
         ) from error
-    distributed.leave()
-    if distributed.follows():
+    processes.leave()
+    if processes.follows():
         return
     if precision == options.Precision.full:
         _move(partial, out, force)
@@ -127,11 +127,11 @@ def calibrate(
 
 def _joined(quiet: bool) -> bool:
     """Under torchrun: only the first process talks, and one that is asked to end says what is kept."""
-    if distributed.launched():
+    if processes.launched():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if distributed.follows():
+    if processes.follows():
         warnings.simplefilter("ignore", SkippedFile)
-    return quiet or distributed.follows()
+    return quiet or processes.follows()
 
 
 def _move(finished: Path, out: Path, force: bool) -> None:

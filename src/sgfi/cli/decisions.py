@@ -19,9 +19,9 @@ from sgfi.decisions import Settings, activation_means, gate, load_means, save_me
 from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
-from sgfi.declared import read_declared
 from sgfi.errors import DataError, StoreError
-from sgfi.vision.data import Batches, open_data
+from sgfi.inputs.data import Batches, open_data
+from sgfi.settings import read_declared
 
 Inputs = Annotated[Path, typer.Argument(help="Held-out inputs: a folder of images, an image or an array.")]
 OutFolder = Annotated[Path, typer.Option(help="Folder for numbers, tables and figures; must not exist yet.")]

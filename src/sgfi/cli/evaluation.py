@@ -13,9 +13,8 @@ from sgfi.cli import options
 from sgfi.cli.loading import open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.evaluation.tables import as_text, measure
-from sgfi.figures.atlases import depth_targets
-from sgfi.query_text import TextQuery, parse_query
-from sgfi.vision.data import open_data
+from sgfi.inputs.data import open_data
+from sgfi.inversion import Query, depth_targets
 
 
 @command
@@ -43,10 +42,10 @@ def evaluate(
       sgfi evaluate maps/resnet18 heldout/ --query layer3.1.add:17 --query layer3.1.add
     """
     options.free_path(out, force)
-    asked = [parse_query(text) for text in query or []]
+    asked = [Query.parse(text) for text in query or []]
     opened = open_family(maps, model, weights)
     if not asked:
-        asked = [TextQuery(name) for name in depth_targets(opened.family.plan, depths)[-depths:]]
+        asked = [Query(name) for name in depth_targets(opened.family, depths)[-depths:]]
     batches = open_data(data, opened.loaded, batch_size, limit)
     fitted_on = dict(opened.manifest.get("provenance") or {}).get("data", {}).get("digest")
     described = batches.describe()

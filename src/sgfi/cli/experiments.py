@@ -11,10 +11,10 @@ import typer
 from sgfi.cli import options
 from sgfi.cli.decisions import told_command
 from sgfi.cli.outcomes import Interrupted, command, say
-from sgfi.declared import read_declared
 from sgfi.errors import DataError, StoreError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result, run
 from sgfi.experiments.results import FILE, markdown
+from sgfi.settings import read_declared
 
 Name = Annotated[str, typer.Argument(help="A name that sgfi experiment list shows, or a .json file of your own.")]
 With = Annotated[

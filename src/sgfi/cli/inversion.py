@@ -14,8 +14,8 @@ import sgfi
 from sgfi.cli import options
 from sgfi.cli.loading import OpenFamily, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.query_text import TextQuery, parse_query
-from sgfi.vision.data import open_data
+from sgfi.inputs.data import open_data
+from sgfi.inversion import Query, depth_targets
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,7 +62,7 @@ def invert(
       sgfi invert maps/resnet18 photos/ --query "layer3.1.add@2,3;4,5" --out cells.safetensors
     """
     options.check_out(out, force, (*options.PICTURES, *options.NUMBERS))
-    asked = parse_query(query) if query else TextQuery()
+    asked = Query.parse(query) if query else Query()
     opened = open_family(maps, model, weights)
     x, names = _inputs(opened, data, limit)
     if out.suffix in options.NUMBERS:
@@ -100,7 +100,7 @@ def atlas(
       sgfi atlas maps/resnet18 cat.jpg --kind coords --query "layer3.1.add@2,3;4,5"
     """
     options.check_out(out, force, options.PICTURES)
-    asked = parse_query(query) if query else TextQuery()
+    asked = Query.parse(query) if query else Query()
     opened = open_family(maps, model, weights)
     x, names = _inputs(opened, data, limit)
     figure = ATLASES[kind](opened, x, names, asked, count)
@@ -109,22 +109,22 @@ def atlas(
     typer.echo(str(out))
 
 
-def _depth(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, count: int) -> Figure:
-    from sgfi.figures.atlases import depth_ladder, depth_targets
+def _depth(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
+    from sgfi.figures.atlases import depth_ladder
 
-    targets = depth_targets(opened.family.plan, count)
+    targets = depth_targets(opened.family, count)
     prepared = opened.loaded.preprocessing
     return depth_ladder(opened.family, x, targets, names=names, preprocessing=prepared)
 
 
-def _stages(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, count: int) -> Figure:
+def _stages(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
     from sgfi.figures import stage_comparison
 
     prepared = opened.loaded.preprocessing
     return stage_comparison(opened.family, x, asked.target, names=names, preprocessing=prepared)
 
 
-def _channels(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, count: int) -> Figure:
+def _channels(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
     from sgfi.figures.atlases import channel_grid, strongest_channels
 
     channels = asked.channels or strongest_channels(opened.family, x[:1], asked.target, count)
@@ -132,7 +132,7 @@ def _channels(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Text
     return channel_grid(opened.family, x[:1], channels, asked.target, preprocessing=prepared)
 
 
-def _groups(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, count: int) -> Figure:
+def _groups(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
     from sgfi.figures import channel_groups
 
     width = _node(opened, asked).channels
@@ -143,7 +143,7 @@ def _groups(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQu
     return channel_groups(opened.family, x[:1], groups, asked.target, preprocessing=prepared)
 
 
-def _coords(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, count: int) -> Figure:
+def _coords(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
     from sgfi.figures.atlases import coordinate_grid, spread_coords
 
     node = _node(opened, asked)
@@ -152,11 +152,11 @@ def _coords(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQu
     return coordinate_grid(opened.family, x[:1], coords, asked.target, channels=asked.channels, preprocessing=prepared)
 
 
-def _images(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, count: int) -> Figure:
+def _images(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
     return _picture(opened, x, names, asked, "final")
 
 
-ATLASES: dict[Kind, Callable[[OpenFamily, torch.Tensor, list[str], TextQuery, int], Figure]] = {
+ATLASES: dict[Kind, Callable[[OpenFamily, torch.Tensor, list[str], Query, int], Figure]] = {
     Kind.depth: _depth,
     Kind.stages: _stages,
     Kind.channels: _channels,
@@ -166,7 +166,7 @@ ATLASES: dict[Kind, Callable[[OpenFamily, torch.Tensor, list[str], TextQuery, in
 }
 
 
-def _picture(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: TextQuery, stage: str) -> Figure:
+def _picture(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, stage: str) -> Figure:
     from sgfi.figures import image_grid
 
     return image_grid(
@@ -185,12 +185,12 @@ def _inputs(opened: OpenFamily, data: Path, limit: int | None) -> tuple[torch.Te
     return torch.cat(list(batches)), batches.names
 
 
-def _node(opened: OpenFamily, asked: TextQuery) -> Any:
+def _node(opened: OpenFamily, asked: Query) -> Any:
     return opened.family.plan.graph.nodes[asked.target or opened.family.plan.target]
 
 
-def _shown(opened: OpenFamily, asked: TextQuery) -> str:
-    return str(TextQuery(_node(opened, asked).name, asked.channels, asked.coords))
+def _shown(opened: OpenFamily, asked: Query) -> str:
+    return str(Query(_node(opened, asked).name, asked.channels, asked.coords))
 
 
 def _write_numbers(value: torch.Tensor, out: Path) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import sgfi
+from sgfi.calibration.memory import available
 from sgfi.errors import DataError
-from sgfi.memory import available
-from sgfi.store import read_manifest
-from sgfi.vision.models import LoadedModel, load_model, reload_model
+from sgfi.inputs.models import LoadedModel, load_model, reload_model
+from sgfi.storage.folder import read_manifest
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from sgfi.cli.loading import on_disk, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
 from sgfi.evaluation import quality as report
-from sgfi.store import read_manifest, verify_files
-from sgfi.vision.models import told_weights
+from sgfi.inputs.models import told_weights
+from sgfi.storage.folder import read_manifest, verify_files
 
 
 @command

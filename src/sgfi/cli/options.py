@@ -107,7 +107,7 @@ def free_path(path: Path, force: bool) -> Path:
 def free_map_folder(path: Path, force: bool) -> Path:
     """Refuse early, before any fitting: maps may take the place of maps (with ``force``) and of nothing else."""
     from sgfi.errors import StoreError
-    from sgfi.store import _replaceable
+    from sgfi.storage.folder import _replaceable
 
     if path.name in ("", ".."):
         raise StoreError("a folder with a name of its own", str(path), "Name a folder inside it.")

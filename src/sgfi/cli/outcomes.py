@@ -110,7 +110,7 @@ def _disk_message(error: OSError) -> str:
 @contextmanager
 def _plain_warnings(quiet: bool = False) -> Iterator[None]:
     """Skipped files as one line each, without the source line, and none when quiet: the manifest counts them."""
-    from sgfi.vision.data import SkippedFile
+    from sgfi.inputs.data import SkippedFile
 
     with warnings.catch_warnings():
         shown = warnings.showwarning

@@ -18,7 +18,8 @@ from sgfi.boundaries import Boundary
 from sgfi.decisions.readout import Split, margin, site
 from sgfi.errors import QueryError, closest
 from sgfi.graph import Node
-from sgfi.inversion import Coord, Query, mask
+from sgfi.inversion import Query
+from sgfi.inversion.query import Coord
 
 PROTOCOLS = ("mean", "zero")
 CHUNK = 64
@@ -160,7 +161,7 @@ def intervened(
 
 
 def _mask(place: Boundary, edit: Edit, state: Tensor) -> Tensor:
-    return mask(place, Query(place.name, edit.channels, edit.coords), state.device)
+    return Query(place.name, edit.channels, edit.coords).mask(place.node, state.device)
 
 
 def _along(value: Tensor, place: Boundary) -> Tensor:

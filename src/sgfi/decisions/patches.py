@@ -26,10 +26,10 @@ from sgfi.decisions.interventions import PROTOCOLS, replacement_of
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split
 from sgfi.decisions.studies import plain
-from sgfi.declared import Declared
 from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Contrast, Correlation, Interval, contrast, correlation
-from sgfi.family import MapFamily
+from sgfi.inversion import MapFamily
+from sgfi.settings import Declared
 
 ROUNDING = 1e-6
 

@@ -19,11 +19,10 @@ from sgfi.decisions.groups import KINDS, Groups, choose
 from sgfi.decisions.interventions import PROTOCOLS, Curve, Edit, deletion, intervene, replacement_of, steps
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
-from sgfi.declared import Declared
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.family import MapFamily
-from sgfi.inversion import Query, sweep
+from sgfi.inversion import MapFamily, Query, sweep
+from sgfi.settings import Declared
 
 
 @dataclass(frozen=True)

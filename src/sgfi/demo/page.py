@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sgfi.inputs.photographs import CALIBRATION, HELD_OUT
 from sgfi.report import Code, Picture, Report, Section, Table, Text
-from sgfi.vision.photographs import CALIBRATION, HELD_OUT
 
 STAGES = ("raw", "first", "final")
 

@@ -22,11 +22,11 @@ from sgfi import figures
 from sgfi.demo.page import Drawn, compose
 from sgfi.errors import StoreError
 from sgfi.evaluation.tables import measure
-from sgfi.figures.atlases import depth_targets, spread_coords, strongest_channels
-from sgfi.query_text import TextQuery
+from sgfi.figures.atlases import spread_coords, strongest_channels
+from sgfi.inputs.models import LoadedModel, load_model
+from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
+from sgfi.inversion import Query, depth_targets
 from sgfi.report import Picture, render
-from sgfi.vision.models import LoadedModel, load_model
-from sgfi.vision.photographs import CALIBRATION, held_out_images, random_crops
 
 MADE_BY = "sgfi demo"
 
@@ -78,9 +78,9 @@ def run(out: Path, settings: Settings | None = None, *, progress: bool = True, f
     with clock.step("calibrate"):
         family, reused = fit(loaded, plan, settings, out / settings.folder, progress)
     held_out = held_out_images(_prepared(loaded))
-    targets = depth_targets(plan, settings.depths)
+    targets = depth_targets(family, settings.depths)
     with clock.step("measure on held-out photographs"):
-        results = measure(family, held_out, [TextQuery(target) for target in targets])
+        results = measure(family, held_out, [Query(target) for target in targets])
     with clock.step("draw"):
         drawn = draw(family, loaded, held_out.inputs, held_out.names, targets, out / "figures")
     record = {
@@ -155,7 +155,7 @@ def draw(
     """Every figure, as a PNG file and for the report."""
     plan, prepared = family.plan, _prepared(loaded)
     shown = {"preprocessing": prepared}
-    grid_target = coordinate_target(plan)
+    grid_target = coordinate_target(family)
     cells = spread_coords(plan.graph.nodes[grid_target].coord_shape, 7)
     width = plan.graph.nodes[plan.target].channels
     groups = [range(i * width // 4, (i + 1) * width // 4) for i in range(4)]
@@ -194,13 +194,13 @@ def draw(
     return drawn
 
 
-def coordinate_target(plan: Any) -> str:
+def coordinate_target(family: Any) -> str:
     """The deepest served target whose map still has at least 8 x 8 cells, else the plan's own."""
-    for name in reversed(depth_targets(plan, len(plan.boundaries))):
-        shape = plan.graph.nodes[name].coord_shape
+    for name in reversed(family.targets):
+        shape = family.node(name).coord_shape
         if len(shape) == 2 and min(shape) >= 8:
             return name
-    return str(plan.target)
+    return str(family.target)
 
 
 def peak_memory() -> int:

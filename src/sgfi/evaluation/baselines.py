@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from sgfi.boundaries import Boundary, Plan
-from sgfi.declared import Declared
+from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse
-from sgfi.family import MapFamily
-from sgfi.graph import Linearisation
-from sgfi.repair import repair, source
+from sgfi.inversion import MapFamily
+from sgfi.inversion.update import Maps, Seed, estimates, mean_seed, source, walk
+from sgfi.settings import Declared
 from sgfi.spectral import Moments, WienerMap, wide
-
-Seed = Callable[[Tensor, Boundary], Tensor]
-"""A child's state (B, ...) and its boundary -> what is pulled back."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
 # Other seeds than the mean.
 
 SEEDS: Mapping[str, Seed] = {
-    "mean": lambda state, boundary: state / boundary.channels,
+    "mean": mean_seed,
     "constant": lambda state, boundary: state,
     "unit energy": lambda state, boundary: state / _length(state),
     "uniform": lambda state, boundary: torch.ones_like(state) / boundary.channels,
@@ -151,8 +148,9 @@ def seeded_maps(
         for x in batches:
             point = Linearisation(plan.graph, plan.dag.frontiers, x)
             for name in reversed(plan.fitted):
-                local, (states, seeds) = point.at(name), _given(plan, name, point.values, seed)
-                y = repair(local, states, seeds, maps[name])
+                local, states = point.at(name), [point.values[u] for u in plan.children(name)]
+                seeds = [seed(y, plan.boundary[u]) for y, u in zip(states, plan.children(name), strict=True)]
+                y = next(reversed([*estimates(local, states, seeds, maps[name])]), None)
                 observed = source(local, states, seeds, y)
                 point.release(name)
                 boundary, truth = plan.boundary[name], point.values[name]
@@ -166,23 +164,15 @@ def seeded_maps(
 
 
 @torch.no_grad()
-def seeded_inverse(plan: Plan, maps: Mapping[str, tuple[WienerMap, ...]], x: Tensor, seed: Seed) -> Tensor:
+def seeded_inverse(plan: Plan, maps: Maps, x: Tensor, seed: Seed) -> Tensor:
     """The full-target inverse of ``x`` with maps and seed of one kind: (B, *input)."""
+    missing = [name for name in plan.fitted if not maps[name]]
+    if missing:
+        raise QueryError("maps for every node", f"none for {missing[0]!r}", "Fit at least one map.")
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
-    states = {plan.target: point.values[plan.target]}
-    for name in reversed(plan.fitted):
-        found = repair(point.at(name), *_given(plan, name, states, seed), maps[name])
-        if found is None:
-            raise QueryError("maps for every node", f"none for {name!r}", "Fit at least one stage.")
-        point.release(name)
-        states[name] = found
-    return states["input"]
-
-
-def _given(plan: Plan, name: str, states: Mapping[str, Tensor], seed: Seed) -> tuple[list[Tensor], list[Tensor]]:
-    """States and seeds of a node's children."""
-    found = [states[u] for u in plan.children(name)]
-    return found, [seed(y, plan.boundary[u]) for y, u in zip(found, plan.children(name), strict=True)]
+    top = point.values[plan.target]
+    *_, last = walk(point, plan.dag, maps, top, lambda state, name: seed(state, plan.boundary[name]))
+    return last.state
 
 
 def _moments(plan: Plan, name: str) -> Moments:

@@ -17,8 +17,7 @@ from sgfi.evaluation.metrics import pixel_cosine, relative_error
 from sgfi.evaluation.paths import trace
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows, partner
-from sgfi.family import MapFamily
-from sgfi.inversion import Query, invert, sweep
+from sgfi.inversion import MapFamily, Query, invert, sweep
 
 INTERPOLATION = tuple(i / 10 for i in range(11))
 NOISE = (0.01, 0.03, 0.1)
@@ -162,14 +161,14 @@ def composition(family: MapFamily, x: Tensor, middle: str | None = None) -> Rows
 def public_path(family: MapFamily, x: Tensor) -> Rows:
     """The public call against the instrumented walk."""
     shown = invert(family, x).value
-    walked = next(step.state for step in trace(family, x) if step.name == "input")
+    walked = next(update.state for update, _ in trace(family, x) if update.name == "input")
     largest = (shown - walked).abs().flatten(1).amax(1)
     return {"public": {"cosine": pixel_cosine(shown, walked), "largest_difference": largest}}
 
 
 def true_child_oracle(family: MapFamily, x: Tensor) -> Rows:
     """DIAGNOSTIC, never a result: every update is handed the true states of its children."""
-    known = next(step.state for step in trace(family, x, true_children=True) if step.name == "input")
+    known = next(update.state for update, _ in trace(family, x, true_children=True) if update.name == "input")
     state = target_state(family, x)
     online = invert(family, x).value
     return {

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import DataError
-from sgfi.extras import need
-from sgfi.vision.preprocessing import Preprocessing
-from sgfi.vision.weights import read_state
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inputs.weights import read_state
+from sgfi.optional import need
 
 Metric = Callable[[Tensor, Tensor], Tensor]
 LUMA = (0.299, 0.587, 0.114)

@@ -8,87 +8,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from sgfi.boundaries import Plan
-from sgfi.errors import PlanError, QueryError
+from sgfi.derivatives import Linearisation
 from sgfi.evaluation.metrics import nmse, pixel_cosine, relative_error
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows, average, partner
 from sgfi.evaluation.statistics import spearman
-from sgfi.family import MapFamily
-from sgfi.graph import Linearisation
-from sgfi.inversion import invert
-from sgfi.repair import advance, source
+from sgfi.inversion import MapFamily, invert
+from sgfi.inversion.estimator import spread
+from sgfi.inversion.update import Update, mean_seed, walk
 
+PROBES = 7
+"""Nodes at which a path is probed (the paper's number)."""
 TINY = 1e-30
 """Keeps the logarithm of an exact match finite."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One boundary's update at one batch."""
-
-    name: str
-    children: tuple[str, ...]
-    given: tuple[Tensor, ...]
-    """(B, ...) the children's states the update read."""
-    estimates: tuple[Tensor, ...]
-    """(B, ...) the state after the first map, after the second, ..."""
-    pushed: tuple[tuple[Tensor, ...], ...]
-    """For every estimate: its JVP at each child."""
-    truth: Tensor
-    """(B, ...) the forward value."""
-
-    @property
-    def state(self) -> Tensor:
-        return self.estimates[-1]
-
-    def child_nmse(self, stage: int) -> Tensor:
-        """How far the JVP of an estimate misses the children's states, averaged over the children: (B,)."""
-        return torch.stack([nmse(j, y) for j, y in zip(self.pushed[stage], self.given, strict=True)]).mean(0)
 
 
 @torch.inference_mode(False)
 @torch.no_grad()
 def trace(
     family: MapFamily, x: Tensor, *, terminal: Tensor | None = None, true_children: bool = False
-) -> Iterator[Step]:
-    """The full-target inversion of ``x``, node by node, deepest first.
+) -> Iterator[tuple[Update, Tensor]]:
+    """The full-target inversion of ``x``, node by node, deepest first; beside each update the node's forward value.
 
     ``terminal`` replaces the target's state. ``true_children`` hands every update the forward values of its children
     instead of repaired ones: a diagnostic that cannot be deployed, since it knows what it is to find.
     """
     plan = family.plan
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
-    states = {plan.target: point.values[plan.target] if terminal is None else terminal}
-    for name in reversed(plan.fitted):
-        local, children = point.at(name), plan.children(name)
-        given = tuple(point.values[u] if true_children else states[u] for u in children)
-        seeds = [state / plan.boundary[u].channels for state, u in zip(given, children, strict=True)]
-        estimates: list[Tensor] = []
-        for wiener in family.maps[name]:
-            before = estimates[-1] if estimates else None
-            estimates.append(advance(before, wiener, source(local, given, seeds, before)))
-        pushed = tuple(tuple(local.jvp(y)) for y in estimates)
-        point.release(name)
-        states[name] = estimates[-1]
-        yield Step(name, children, given, tuple(estimates), pushed, point.values[name])
+    top = point.values[plan.target] if terminal is None else terminal
+
+    def seed(state: Tensor, name: str) -> Tensor:
+        return mean_seed(state, plan.boundary[name])
+
+    for update in walk(point, plan.dag, family.maps, top, seed, true_children=true_children):
+        yield update, point.values[update.name]
+
+
+def child_nmse(update: Update, estimate: Tensor) -> Tensor:
+    """How far the JVP of an estimate misses the children's states, averaged over the children: (B,)."""
+    pushed = update.local.jvp(estimate)
+    return torch.stack([nmse(j, y) for j, y in zip(pushed, update.given, strict=True)]).mean(0)
 
 
 def mechanism(family: MapFamily, x: Tensor) -> Rows:
     """Child NMSE and intermediate-state error at every node, before and after the corrections."""
     rows: Rows = {}
-    for step in trace(family, x):
-        rows[step.name] = {
-            "child_nmse_first": step.child_nmse(0),
-            "child_nmse_final": step.child_nmse(-1),
-            "state_error_first": relative_error(step.estimates[0], step.truth),
-            "state_error_final": relative_error(step.state, step.truth),
+    for update, truth in trace(family, x):
+        rows[update.name] = {
+            "child_nmse_first": child_nmse(update, update.estimates[0]),
+            "child_nmse_final": child_nmse(update, update.state),
+            "state_error_first": relative_error(update.estimates[0], truth),
+            "state_error_final": relative_error(update.state, truth),
         }
     rows["all nodes"] = average(rows)
     return rows
@@ -113,31 +89,6 @@ def path_nmse(plan: Plan, states: Mapping[str, Tensor], x: Tensor, nodes: Iterab
     return found
 
 
-def probed(plan: Plan, count: int = 7) -> list[str]:
-    """Nodes spread over the path, shallow to deep."""
-    if count < 1:
-        raise QueryError("at least one node to probe", str(count), "The paper probes seven.")
-    last = len(plan.fitted) - 1
-    return list(dict.fromkeys(plan.fitted[round(i * last / max(1, count - 1))] for i in range(count)))
-
-
-def depth_targets(plan: Plan, count: int = 5) -> list[str]:
-    """About ``count`` targets from shallow to deep that the family can serve, the plan's own last."""
-    fitting = [name for name in plan.boundaries[1:] if _served(plan, name)]
-    if len(fitting) <= count:
-        return fitting
-    last = len(fitting) - 1
-    return [fitting[last - round(i * last / max(count - 1, 1))] for i in reversed(range(count))]
-
-
-def _served(plan: Plan, name: str) -> bool:
-    try:
-        plan.toward(name)
-    except PlanError:
-        return False
-    return True
-
-
 def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = None) -> Rows:
     """Do the states of an inverse follow the path of the image they came from, whatever its pixel cosine?
 
@@ -145,7 +96,7 @@ def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = Non
     differentials of A and of B; the branch cosine compares it with the inverse (H_A, J_B).
     """
     plan = family.plan
-    names = list(nodes) if nodes is not None else probed(plan)
+    names = list(nodes) if nodes is not None else spread(plan.fitted, PROBES)
     other = partner(x)
     found = invert(family, x)
     swapped = invert(family, other, terminal=found.states[plan.target])

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sgfi.boundaries import Plan
+from sgfi.derivatives import Linearisation
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.rows import Rows, partner
-from sgfi.graph import Linearisation
 from sgfi.inversion import Inverse
 
 

@@ -15,11 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.rows import Rows
-from sgfi.family import MapFamily
-from sgfi.graph import Linearisation
-from sgfi.inversion import Query, sweep
+from sgfi.inversion import MapFamily, Query, sweep
 
 
 def selectivity(family: MapFamily, x: Tensor, channels: int = 16, cells: int = 16) -> Rows:

@@ -13,12 +13,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from sgfi.derivatives import LocalMap
 from sgfi.evaluation.metrics import relative_error
+from sgfi.evaluation.paths import trace
 from sgfi.evaluation.rows import Rows
-from sgfi.family import MapFamily
-from sgfi.graph import Linearisation, LocalMap
-from sgfi.inversion import invert
-from sgfi.repair import repair
+from sgfi.inversion import MapFamily
+from sgfi.inversion.update import estimates
 from sgfi.spectral import WienerMap
 
 
@@ -37,7 +37,7 @@ def adjoint(wiener: WienerMap) -> WienerMap:
     return replace(wiener, weights={key: value.contiguous() for key, value in turned.items()})
 
 
-class Update:
+class LinearUpdate:
     """``K_v`` of one node at one batch, and its adjoint."""
 
     def __init__(self, local: LocalMap, maps: Sequence[WienerMap], divisors: Sequence[float]) -> None:
@@ -46,9 +46,8 @@ class Update:
 
     def __call__(self, children: Sequence[Tensor]) -> Tensor:
         seeds = [z / divisor for z, divisor in zip(children, self._divisors, strict=True)]
-        found = repair(self._local, children, seeds, self._maps)
-        assert found is not None
-        return found
+        *_, state = estimates(self._local, children, seeds, self._maps)
+        return state
 
     def adjoint(self, y: Tensor) -> list[Tensor]:
         """``K_v* y``, one tensor a child."""
@@ -69,9 +68,10 @@ class Update:
             z = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
             gain = torch.zeros(len(z), dtype=like.dtype)
             for _ in range(iterations):
-                z = z / _norm(z).clamp_min(torch.finfo(z.dtype).tiny)
+                length = _length(z).reshape(-1, *[1] * (z.dim() - 1))
+                z = z / length.clamp_min(torch.finfo(z.dtype).tiny)
                 y = self([z if at == place else torch.zeros_like(other) for at, other in enumerate(shapes)])
-                gain = y.flatten(1).norm(dim=1)
+                gain = _length(y)
                 z = self.adjoint(y)[place]
             found.append(gain)
         return found
@@ -81,32 +81,28 @@ class Update:
 def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
     """At every node: error, local defect, both relative; how exactly the recursion holds; gain and path bound."""
     plan = family.plan
-    states = invert(family, x).states
-    point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
-    truth = point.values
     bound: dict[str, Tensor] = {plan.target: torch.zeros(len(x), dtype=x.dtype)}
-    depth = {plan.target: 0}
+    depth, errors = {plan.target: 0}, {plan.target: torch.zeros(())}
     rows: Rows = {}
-    for name in reversed(plan.fitted):
-        children = plan.children(name)
-        update = Update(point.at(name), family.maps[name], [plan.boundary[u].channels for u in children])
-        defect = update([truth[u] for u in children]) - truth[name]
-        error = states[name] - truth[name]
-        carried = update([states[u] - truth[u] for u in children])
-        kappa = update.gains(iterations)
-        size = truth[name].flatten(1).norm(dim=1)
-        bound[name] = defect.flatten(1).norm(dim=1) + _total(kappa, [bound[u] for u in children])
+    for update, truth in trace(family, x):
+        name, children, true_children = update.name, update.children, update.local.outputs
+        linear = LinearUpdate(update.local, family.maps[name], [plan.boundary[u].channels for u in children])
+        defect = linear(true_children) - truth
+        errors[name] = update.state - truth
+        carried = linear([errors[u].expand_as(h) for u, h in zip(children, true_children, strict=True)])
+        gains = linear.gains(iterations)
+        size, missed, local = (_length(tensor) for tensor in (truth, errors[name], defect))
+        bound[name] = local + _total(gains, [bound[u] for u in children])
         depth[name] = 1 + max(depth[u] for u in children)
         rows[name] = {
             "depth": torch.full_like(size, depth[name]),
-            "error": error.flatten(1).norm(dim=1) / size,
-            "defect": defect.flatten(1).norm(dim=1) / size,
-            "recursion_error": relative_error(defect + carried, error),
-            "gain": torch.stack(kappa).sum(0),
+            "error": missed / size,
+            "defect": local / size,
+            "recursion_error": relative_error(defect + carried, errors[name]),
+            "gain": torch.stack(gains).sum(0),
             "bound": bound[name] / size,
-            "within_bound": (error.flatten(1).norm(dim=1) <= bound[name] * (1 + 1e-4)).to(size),
+            "within_bound": (missed <= bound[name] * (1 + 1e-4)).to(size),
         }
-        point.release(name)
     return rows
 
 
@@ -119,5 +115,6 @@ def _total(gains: Sequence[Tensor], bounds: Sequence[Tensor]) -> Tensor:
     return torch.stack([k * b for k, b in zip(gains, bounds, strict=True)]).sum(0)
 
 
-def _norm(z: Tensor) -> Tensor:
-    return z.flatten(1).norm(dim=1).reshape(-1, *[1] * (z.dim() - 1))
+def _length(z: Tensor) -> Tensor:
+    """(B,)"""
+    return z.flatten(1).norm(dim=1)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sgfi.errors import DataError
-from sgfi.extras import need
+from sgfi.optional import need
 
 RESAMPLES = 20_000
 BATCH = 2_000

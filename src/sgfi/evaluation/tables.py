@@ -11,7 +11,6 @@ from tqdm import tqdm
 
 from sgfi.evaluation.metrics import METRICS
 from sgfi.inversion import STAGES, Query, sweep
-from sgfi.query_text import TextQuery
 
 
 class NamedBatches(Protocol):
@@ -24,10 +23,10 @@ class NamedBatches(Protocol):
 
 
 def measure(
-    family: Any, batches: NamedBatches, queries: list[TextQuery], *, progress: bool = False
+    family: Any, batches: NamedBatches, queries: list[Query], *, progress: bool = False
 ) -> list[dict[str, Any]]:
     """One record per query and stage: every metric per input, its mean and a bootstrap interval."""
-    asked = [Query(q.target or family.plan.target, q.channels, q.coords) for q in queries]
+    asked = [query.toward(query.target or family.plan.target) for query in queries]
     values: dict[tuple[int, str, str], list[float]] = {}
     for x in tqdm(batches, total=len(batches), unit="batch", disable=not progress):
         for stage in STAGES:
@@ -35,11 +34,10 @@ def measure(
                 for name, metric in METRICS.items():
                     values.setdefault((place, stage, name), []).extend(metric(found.value, x).tolist())
     records = []
-    for place, query in enumerate(queries):
-        shown = str(TextQuery(query.target or family.plan.target, query.channels, query.coords))
+    for place, query in enumerate(asked):
         for stage in STAGES:
             metrics = {name: summary(values[place, stage, name]) for name in METRICS}
-            records.append({"query": shown, "stage": stage, "inputs": batches.names, "metrics": metrics})
+            records.append({"query": str(query), "stage": stage, "inputs": batches.names, "metrics": metrics})
     return records
 
 

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse, pixel_cosine, relative_error
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows
-from sgfi.family import MapFamily
-from sgfi.graph import Linearisation
+from sgfi.inversion import MapFamily
 
 NOISE = 0.01
 """Variance of the child's noise as a share of the mean variance that reaches it."""

@@ -12,8 +12,7 @@ from torch import Tensor
 from sgfi.evaluation.controls import target_state
 from sgfi.evaluation.representation import roc_auc
 from sgfi.evaluation.statistics import Interval, bootstrap, contrast
-from sgfi.family import MapFamily
-from sgfi.inversion import Query, invert, sweep
+from sgfi.inversion import MapFamily, Query, invert, sweep
 from sgfi.language.contexts import Context
 from sgfi.language.profiles import cosine, energy_profile, entropy, future_mass, mass, top_overlap
 from sgfi.language.vocabulary import exact_tokens, token_cosine

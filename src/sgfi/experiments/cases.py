@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sgfi
+from sgfi.calibration.memory import peak, reset_peak
 from sgfi.errors import DataError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
 from sgfi.experiments.sampling import Sample, draw, open_source
-from sgfi.memory import peak, reset_peak
-from sgfi.vision.models import LoadedModel, load_model
+from sgfi.inputs.models import LoadedModel, load_model
 
 if TYPE_CHECKING:
     from sgfi.experiments.declaration import Sections

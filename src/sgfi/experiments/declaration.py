@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import sgfi
-from sgfi.declared import Declared, check_keys, read_declared
 from sgfi.errors import DataError, closest
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS
+from sgfi.settings import Declared, check_keys, read_declared
 
 SECTIONS = ("model", "data", "plan", "calibration")
 RELATIONS = ("<", ">", "=")
@@ -27,7 +27,7 @@ RELATIONS = ("<", ">", "=")
 
 @dataclass(frozen=True)
 class ModelSettings(Declared):
-    """Which network, as :func:`sgfi.vision.load_model` takes it."""
+    """Which network, as :func:`sgfi.inputs.load_model` takes it."""
 
     spec: str = ""
     weights: str | None = None

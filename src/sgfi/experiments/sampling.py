@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
-from sgfi.vision.data import IMAGE_SUFFIXES, TEXT_SUFFIXES, Batches, ImageBatches, Mirrored, TensorBatches, read_array
-from sgfi.vision.models import LoadedModel
-from sgfi.vision.preprocessing import pixels
-from sgfi.vision.text import text_windows
+from sgfi.inputs.data import IMAGE_SUFFIXES, TEXT_SUFFIXES, Batches, ImageBatches, Mirrored, TensorBatches, read_array
+from sgfi.inputs.models import LoadedModel
+from sgfi.inputs.preprocessing import pixels
+from sgfi.inputs.text import text_windows
 
 
 @dataclass(frozen=True)

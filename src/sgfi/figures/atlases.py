@@ -16,11 +16,9 @@ import torch
 
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.paths import depth_targets
 from sgfi.figures.grids import Cell, Grid, Share, View, cell_mark, draw_grid
-from sgfi.inversion import Query, invert, sweep
-from sgfi.query_text import TextQuery
-from sgfi.vision.preprocessing import Preprocessing
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inversion import Query, depth_targets, invert, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +37,7 @@ def depth_ladder(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """One row an input, one column a depth: how the inverse changes as the target goes deeper."""
-    targets = list(targets or depth_targets(family.plan))
+    targets = list(targets or depth_targets(family))
     found = sweep(family, x, [Query(target) for target in targets], stage=stage)
     rows = [[source_cell(x[i], preprocessing), *(inverse_cell(f.value[i], x[i]) for f in found)] for i in range(len(x))]
     heads = _depth_heads(family.plan, targets)
@@ -73,7 +71,7 @@ def stage_ladder(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """One input: rows are the stages, columns the depths."""
-    targets = list(targets or depth_targets(family.plan))
+    targets = list(targets or depth_targets(family))
     rows: list[list[Cell | None]] = []
     for stage in STAGES:
         found = sweep(family, x[:1], [Query(target) for target in targets], stage=stage)
@@ -96,7 +94,7 @@ def channel_grid(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """Single channels of one input, each inverted on its own; captions are queries."""
-    queries = [TextQuery(target, (channel,)) for channel in channels]
+    queries = [Query(target, (channel,)) for channel in channels]
     return _query_grid(family, x, queries, "Single channels", view, share, columns, preprocessing)
 
 
@@ -112,7 +110,7 @@ def channel_groups(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """Groups of channels of one input, each group inverted together."""
-    queries = [TextQuery(target, tuple(group)) for group in groups]
+    queries = [Query(target, tuple(group)) for group in groups]
     return _query_grid(family, x, queries, "Channel groups", view, share, columns, preprocessing)
 
 
@@ -130,14 +128,14 @@ def coordinate_grid(
 ) -> Figure:
     """Single coordinates of one input; the queried cell is outlined on every panel."""
     chosen = None if channels is None else tuple(channels)
-    queries = [TextQuery(target, chosen, (tuple(coord),)) for coord in coords]
+    queries = [Query(target, chosen, (tuple(coord),)) for coord in coords]
     return _query_grid(family, x, queries, "Coordinates", view, share, columns, preprocessing)
 
 
 def image_grid(
     family: Any,
     x: torch.Tensor,
-    query: TextQuery | None = None,
+    query: Query | None = None,
     *,
     stage: str = "final",
     names: Sequence[str] = (),
@@ -145,7 +143,7 @@ def image_grid(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """Many inputs, one query: each input beside its inverse, ``pairs`` of them to a row."""
-    query = query or TextQuery()
+    query = query or Query()
     value = invert(family, x, query.target, query.channels, query.coords, stage=stage).value
     titles = [*names, *[f"input {i}" for i in range(len(names), len(x))]]
     cells: list[Cell] = []
@@ -153,7 +151,7 @@ def image_grid(
         cells.append(_captioned(source_cell(x[i], preprocessing), titles[i]))
         cells.append(inverse_cell(value[i], x[i]))
     target = query.target or family.plan.target
-    shown = str(TextQuery(target, query.channels, query.coords))
+    shown = str(Query(target, query.channels, query.coords))
     rows = [cells[start : start + 2 * pairs] for start in range(0, len(cells), 2 * pairs)]
     title = f"{len(x)} inputs and their inverses from {shown}, {STAGE_NAMES[stage]}"
     return draw_grid(_grid(rows, (), (), title))
@@ -242,7 +240,7 @@ def inverse_cell(
 def _query_grid(
     family: Any,
     x: torch.Tensor,
-    queries: Sequence[TextQuery],
+    queries: Sequence[Query],
     title: str,
     view: View,
     share: Share,
@@ -271,15 +269,15 @@ def _query_grid(
     return draw_grid(grid)
 
 
-def _label(query: TextQuery) -> str:
+def _label(query: Query) -> str:
     """The query without its node, shortened when it names many channels."""
-    text = str(TextQuery(None, query.channels, query.coords))
+    text = str(Query(None, query.channels, query.coords))
     if len(text) <= 12 or query.channels is None:
         return text
     return f"{len(query.channels)} channels"
 
 
-def _marks(query: TextQuery, shape: tuple[int, ...]) -> tuple[tuple[float, float, float, float], ...]:
+def _marks(query: Query, shape: tuple[int, ...]) -> tuple[tuple[float, float, float, float], ...]:
     """Outlines for maps with rows and columns; token positions have no place on the picture."""
     if query.coords is None or len(shape) != 2:
         return ()

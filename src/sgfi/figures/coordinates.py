@@ -13,10 +13,10 @@ from sgfi.decisions.coordinates import MEASURES, CoordGrid, coord_grid, query_al
 from sgfi.decisions.patches import CellOutcome, CoordinateStudy
 from sgfi.errors import QueryError
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
+from sgfi.figures.display import Scale, natural_scale, natural_view, signed_view
 from sgfi.figures.grids import SIGNED_COLOURS, cell_mark
 from sgfi.figures.style import ACCENT, FAINT, LIGHT, new_figure
-from sgfi.vision.display import Scale, natural_scale, natural_view, signed_view
-from sgfi.vision.preprocessing import Preprocessing
+from sgfi.inputs.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,11 +18,11 @@ from sgfi.decisions.ranking import rank
 from sgfi.decisions.studies import Study
 from sgfi.errors import QueryError
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
+from sgfi.figures.display import Scale, natural_scale, natural_view
 from sgfi.figures.grids import RULES
 from sgfi.figures.style import FAINT, LIGHT, new_figure
+from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Query, sweep
-from sgfi.vision.display import Scale, natural_scale, natural_view
-from sgfi.vision.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,14 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from sgfi.figures.display import Scale, natural_scale, natural_view, signed_scale, signed_view
 from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, new_figure
-from sgfi.vision.display import (
-    Scale,
-    natural_scale,
-    natural_view,
-    signed_scale,
-    signed_view,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgfi.errors import StoreError
-from sgfi.extras import need
+from sgfi.optional import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -2,7 +2,6 @@
 
 from sgfi.graph.capture import capture
 from sgfi.graph.inputs import check_input
-from sgfi.graph.linearise import Linearisation, LocalMap, backpropagate
 from sgfi.graph.tensor_graph import Node, TensorGraph
 
-__all__ = ["Linearisation", "LocalMap", "Node", "TensorGraph", "backpropagate", "capture", "check_input"]
+__all__ = ["Node", "TensorGraph", "capture", "check_input"]

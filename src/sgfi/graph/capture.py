@@ -13,6 +13,7 @@ from torch.export.graph_signature import InputKind
 
 from sgfi.errors import CaptureError
 from sgfi.graph import axes, names
+from sgfi.graph.exported import Exported
 from sgfi.graph.programs import derivable_kernels
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
 from sgfi.graph.values import is_floating, is_tensor, op_name, parents, value
@@ -40,11 +41,11 @@ def capture(model: nn.Module, example: Tensor, *, bound: Mapping[str, Any] | Non
         nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
         device=example.device,
-        constants=_constants(program),
+        exported=Exported(
+            program.graph, dict(zip((node.name for node in nodes), tensors, strict=True)), _constants(program)
+        ),
         weight_names=_weight_names(program),
         bound=tuple(sorted(bound or {})),
-        _fx=program.graph,
-        _tensors=dict(zip((node.name for node in nodes), tensors, strict=True)),
     )
     _check_independence(graph, example)
     return graph

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sgfi.graph.folding import foldings
+from sgfi.graph.exported import Exported
 from sgfi.graph.values import is_symbolic, value
-
-if TYPE_CHECKING:
-    from sgfi.graph.tensor_graph import TensorGraph
 
 
 @contextmanager
@@ -37,19 +33,19 @@ class Program:
             return self._forward(*inputs)
 
 
-def extract(graph: TensorGraph, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
+def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
     """The computation from ``inputs`` to ``outputs``; everything it needs must follow from the inputs and weights."""
-    tensors = graph._tensors
+    tensors = exported.tensors
     sources = [tensors[name] for name in inputs]
     wanted = [tensors[name] for name in outputs]
     piece = fx.Graph()
     made: dict[fx.Node, fx.Node] = {node: piece.placeholder(f"in_{i}") for i, node in enumerate(sources)}
     holder = torch.nn.Module()
-    for node in needed(graph, set(sources), wanted):
-        if node.name in graph.constants:
-            holder.register_buffer(node.name, graph.constants[node.name], persistent=False)
+    for node in needed(exported, set(sources), wanted):
+        if node.name in exported.constants:
+            holder.register_buffer(node.name, exported.constants[node.name], persistent=False)
             copy = piece.get_attr(node.name)
-        elif reads_batch(graph, node):
+        elif reads_batch(exported, node):
             copy = piece.call_function(torch.ops.aten.sym_size.int, (made[sources[0]], 0))
         else:
             copy = piece.node_copy(node, lambda old: made[old])
@@ -58,13 +54,13 @@ def extract(graph: TensorGraph, inputs: tuple[str, ...], outputs: tuple[str, ...
     return Program(fx.GraphModule(holder, piece))
 
 
-def reads_batch(graph: TensorGraph, node: fx.Node) -> bool:
+def reads_batch(exported: Exported, node: fx.Node) -> bool:
     """Whether a node is the bare batch size: any input of a piece can tell it."""
-    batch = value(graph._tensors["input"]).shape[0]  # type: ignore[attr-defined]
+    batch = value(exported.tensors["input"]).shape[0]  # type: ignore[attr-defined]
     return is_symbolic(node) and node.target is torch.ops.aten.sym_size.int and str(value(node)) == str(batch)
 
 
-def needed(graph: TensorGraph, sources: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
+def needed(exported: Exported, sources: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
     """The nodes between the sources and the wanted ones, in topological order."""
     found, stack = set(), list(wanted)
     while stack:
@@ -72,9 +68,9 @@ def needed(graph: TensorGraph, sources: set[fx.Node], wanted: list[fx.Node]) -> 
         if node in found or node in sources:
             continue
         found.add(node)
-        if not reads_batch(graph, node):
+        if not reads_batch(exported, node):
             stack.extend(node.all_input_nodes)
-    return [node for node in graph._fx.nodes if node in found]
+    return [node for node in exported.graph.nodes if node in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,17 +82,14 @@ class Schedule:
     """Nodes that are the bare batch size."""
     done: dict[fx.Node, tuple[fx.Node, ...]]
     """Nodes whose values nobody reads after a node."""
-    folded: dict[fx.Node, fx.Node]
-    """Convolutions that do the work of the batch norm after them."""
 
     @classmethod
-    def of(cls, graph: TensorGraph, outputs: tuple[str, ...], known: tuple[str, ...]) -> Schedule:
-        sources, wanted = ([graph._tensors[name] for name in names] for names in (known, outputs))
-        nodes = needed(graph, set(sources), wanted)
-        batch = frozenset(node for node in nodes if reads_batch(graph, node))
+    def of(cls, exported: Exported, outputs: tuple[str, ...], known: tuple[str, ...]) -> Schedule:
+        sources, wanted = ([exported.tensors[name] for name in names] for names in (known, outputs))
+        nodes = needed(exported, set(sources), wanted)
+        batch = frozenset(node for node in nodes if reads_batch(exported, node))
         last = {read: node for node in nodes if node not in batch for read in node.all_input_nodes}
         done: dict[fx.Node, list[fx.Node]] = {}
         for read, reader in last.items():
             done.setdefault(reader, []).append(read)
-        folded = foldings(graph, nodes, {*sources, *wanted})
-        return cls(tuple(nodes), batch, {node: tuple(found) for node, found in done.items()}, folded)
+        return cls(tuple(nodes), batch, {node: tuple(read) for node, read in done.items()})

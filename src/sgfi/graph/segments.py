@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import fx
 
-from sgfi.graph.programs import Program
+from sgfi.graph.exported import Exported
+from sgfi.graph.programs import Program, extract
 from sgfi.graph.values import parents
-
-if TYPE_CHECKING:
-    from sgfi.graph.tensor_graph import TensorGraph
 
 
 @dataclass(eq=False)
@@ -33,15 +30,15 @@ class Segment:
     program: Program
 
 
-def find_segment(graph: TensorGraph, source: str, outputs: Iterable[str]) -> Segment:
+def find_segment(exported: Exported, source: str, outputs: Iterable[str]) -> Segment:
     """Walk back from the frontier to the source, noting what is read from outside."""
     outputs = tuple(outputs)
-    names = graph._names
-    downstream = _downstream(graph._fx, graph._tensors[source])
+    names = exported.names
+    downstream = _downstream(exported.graph, exported.tensors[source])
     externals: dict[str, None] = {}
     interior: set[str] = set()
     seen: set[fx.Node] = set()
-    stack = [graph._tensors[name] for name in outputs]
+    stack = [exported.tensors[name] for name in outputs]
     while stack:
         node = stack.pop()
         if node in seen or names.get(node) == source:
@@ -54,8 +51,8 @@ def find_segment(graph: TensorGraph, source: str, outputs: Iterable[str]) -> Seg
             continue
         stack.extend(parents(node))
     held = tuple(sorted(externals))
-    program = graph.program((source, *held), outputs)
-    nodes = tuple(node for node in graph._fx.nodes if node in seen and node in downstream)
+    program = extract(exported, (source, *held), outputs)
+    nodes = tuple(node for node in exported.graph.nodes if node in seen and node in downstream)
     return Segment(source, outputs, held, frozenset(interior) - set(outputs), nodes, program)
 
 

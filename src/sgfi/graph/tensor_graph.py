@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from sgfi.errors import PlanError, closest
+from sgfi.graph.exported import Exported
 from sgfi.graph.programs import Program, Schedule, extract
 from sgfi.graph.segments import Segment, find_segment
 from sgfi.graph.values import parents
@@ -87,27 +88,30 @@ class TensorGraph:
     model_class: str
     """Qualified class of the captured model, e.g. ``torchvision.models.resnet.ResNet``."""
     device: torch.device
-    constants: Mapping[str, Tensor]
-    """Weights and buffers by fx placeholder name."""
+    exported: Exported = field(repr=False)
     weight_names: Mapping[str, str]
     """fx placeholder name -> qualified name in the model."""
     bound: tuple[str, ...] = ()
     """Names of the forward arguments that were bound at capture."""
-    _fx: fx.Graph = field(repr=False, default_factory=fx.Graph)
-    _tensors: Mapping[str, fx.Node] = field(repr=False, default_factory=dict)
-    _programs: dict = field(repr=False, default_factory=dict)
+    cache: dict = field(repr=False, default_factory=dict)
+    """Programs, schedules, segments and fused weights, kept once made."""
 
     @property
     def input(self) -> Node:
         return self.nodes["input"]
 
     @property
+    def constants(self) -> Mapping[str, Tensor]:
+        """Weights and buffers by fx placeholder name."""
+        return self.exported.constants
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of every weight and buffer the graph reads as they are now: name, dtype, shape and bytes."""
         versions = tuple(tensor._version for tensor in self.constants.values())
-        if ("fingerprint", versions) not in self._programs:
-            self._programs["fingerprint", versions] = self._digest()
-        return self._programs["fingerprint", versions]
+        if ("fingerprint", versions) not in self.cache:
+            self.cache["fingerprint", versions] = self._digest()
+        return self.cache["fingerprint", versions]
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
@@ -118,22 +122,18 @@ class TensorGraph:
         return digest.hexdigest()
 
     @cached_property
-    def _names(self) -> dict[fx.Node, str]:
-        return {fx_node: name for name, fx_node in self._tensors.items()}
-
-    @cached_property
     def _ancestors(self) -> dict[str, frozenset[str]]:
         """For every named tensor, the named tensors strictly upstream of it."""
-        names = self._names
+        names = self.exported.names
         upstream: dict[fx.Node, frozenset[str]] = {}
-        for node in self._fx.nodes:
+        for node in self.exported.graph.nodes:
             found: set[str] = set()
             for parent in parents(node):
                 found |= upstream.get(parent, frozenset())
                 if parent in names:
                     found.add(names[parent])
             upstream[node] = frozenset(found)
-        return {name: upstream[fx_node] for name, fx_node in self._tensors.items()}
+        return {name: upstream[fx_node] for name, fx_node in self.exported.tensors.items()}
 
     def ancestors(self, name: str) -> frozenset[str]:
         """Names of the tensors strictly upstream of ``name``."""
@@ -141,9 +141,9 @@ class TensorGraph:
 
     def parents(self, name: str) -> tuple[str, ...]:
         """Names of the nearest named tensors that ``name`` reads."""
-        names = self._names
+        names = self.exported.names
         found: dict[str, None] = {}
-        stack = list(parents(self._tensors[self.nodes.canonical(name)]))
+        stack = list(parents(self.exported.tensors[self.nodes.canonical(name)]))
         while stack:
             parent = stack.pop()
             if parent in names:
@@ -155,23 +155,23 @@ class TensorGraph:
     def program(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
         """The computation from named inputs to named outputs; kept once made."""
         key = ("program", inputs, outputs)
-        if key not in self._programs:
-            self._programs[key] = extract(self, inputs, outputs)
-        return self._programs[key]
+        if key not in self.cache:
+            self.cache[key] = extract(self.exported, inputs, outputs)
+        return self.cache[key]
 
     def schedule(self, outputs: tuple[str, ...], known: tuple[str, ...] = ("input",)) -> Schedule:
         """In which order the model computes named tensors from known ones; kept once made."""
         key = ("schedule", outputs, known)
-        if key not in self._programs:
-            self._programs[key] = Schedule.of(self, outputs, known)
-        return self._programs[key]
+        if key not in self.cache:
+            self.cache[key] = Schedule.of(self.exported, outputs, known)
+        return self.cache[key]
 
     def segment(self, source: str, outputs: Sequence[str]) -> Segment:
         """The local map from ``source`` to ``outputs``; kept once made, with what was learnt about it."""
         key = ("segment", source, tuple(outputs))
-        if key not in self._programs:
-            self._programs[key] = find_segment(self, source, outputs)
-        return self._programs[key]
+        if key not in self.cache:
+            self.cache[key] = find_segment(self.exported, source, outputs)
+        return self.cache[key]
 
     def table(self) -> str:
         """A readable tree: one line a tensor, indented by module, with op, shape and axes."""

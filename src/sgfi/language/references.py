@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
-from sgfi.extras import need
 from sgfi.graph import TensorGraph
 from sgfi.language.profiles import normalised
+from sgfi.optional import need
 
 STEPS = 16
 """Points of integrated gradients on the way from the zero embedding, as in the paper."""

@@ -4,9 +4,9 @@ from sgfi.spectral.basis import Basis
 from sgfi.spectral.devices import wide
 from sgfi.spectral.moments import Moments
 from sgfi.spectral.operators import Operator, Solution, operator_named
-from sgfi.spectral.packed import PRECISIONS, Layout, Packed, strongest
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.prior import Prior, Samples
+from sgfi.spectral.quantise import PRECISIONS, Layout, Packed, strongest
 from sgfi.spectral.ridge import workspace
 from sgfi.spectral.wiener import WienerMap
 

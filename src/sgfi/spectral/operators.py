@@ -16,9 +16,9 @@ from torch import Tensor
 
 from sgfi.errors import PlanError
 from sgfi.spectral.moments import Moments, gathered
-from sgfi.spectral.packed import Packed
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.prior import Prior, Samples, leave_one_out
+from sgfi.spectral.quantise import Packed
 from sgfi.spectral.ridge import chosen, fixed, parts
 
 Weights = dict[str, Tensor]
@@ -36,7 +36,7 @@ class Solution:
     whitener: Tensor | None = None
     """(K, r, W), see :class:`~sgfi.spectral.ridge.Fit`."""
     strong: Tensor | None = None
-    """See :func:`~sgfi.spectral.packed.strongest`."""
+    """See :func:`~sgfi.spectral.quantise.strongest`."""
     prior: Prior | None = None
     """What the weights were held toward, if not toward zero."""
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sgfi.spectral.devices import DOUBLE, wide
 from sgfi.spectral.moments import FLOOR, Moments
-from sgfi.spectral.packed import strongest, strongest_axes
 from sgfi.spectral.prior import GRID, OWN, Prior, Samples, shared
+from sgfi.spectral.quantise import strongest, strongest_axes
 from sgfi.spectral.sketch import Sketch
 
 SOLVE_BYTES = 64 << 20
@@ -32,7 +32,7 @@ class Fit:
     prior: Prior | None = None
     """What the gains were held toward, if not toward zero."""
     strong: Tensor | None = None
-    """See :func:`~sgfi.spectral.packed.strongest`."""
+    """See :func:`~sgfi.spectral.quantise.strongest`."""
 
 
 def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = False) -> Fit:

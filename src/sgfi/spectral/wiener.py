@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sgfi.spectral.basis import Basis
 from sgfi.spectral.operators import Kept, Operator
-from sgfi.spectral.packed import FEW, Layout, Packed, pack
 from sgfi.spectral.partition import Partition
+from sgfi.spectral.quantise import FEW, Layout, Packed, pack
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class WienerMap:
     weights: Mapping[str, Kept]
     """By the operator's own names; may be packed, memory-mapped, and on another device."""
     strong: Tensor | None = None
-    """What packing must know of the sources (:func:`~sgfi.spectral.packed.strongest`) of the matrices it keeps."""
+    """What packing must know of the sources (:func:`~sgfi.spectral.quantise.strongest`) of the matrices it keeps."""
 
     @property
     def bytes(self) -> int:

@@ -1,22 +1,13 @@
-"""The vision edge: models by name, preprocessing, images in, pictures out."""
+"""Deprecated: models, images and preprocessing live in :mod:`sgfi.inputs` now, pictures in :mod:`sgfi.figures`."""
 
-from __future__ import annotations
+import sys
+import warnings
+from importlib import import_module
 
-from sgfi.vision.data import ImageBatches, Mirrored, TensorBatches, open_data, read_image
-from sgfi.vision.display import Scale, natural_view, signed_view
-from sgfi.vision.models import LoadedModel, load_model
-from sgfi.vision.preprocessing import Preprocessing
+from sgfi.figures.display import Scale, natural_view, signed_view  # noqa: F401
+from sgfi.inputs import *  # noqa: F403
 
-__all__ = [
-    "ImageBatches",
-    "LoadedModel",
-    "Mirrored",
-    "Preprocessing",
-    "Scale",
-    "TensorBatches",
-    "load_model",
-    "natural_view",
-    "open_data",
-    "read_image",
-    "signed_view",
-]
+warnings.warn("sgfi.vision is now sgfi.inputs", DeprecationWarning, stacklevel=2)
+for _name in ("data", "models", "photographs", "preprocessing", "text", "weights"):
+    sys.modules[f"{__name__}.{_name}"] = import_module(f"sgfi.inputs.{_name}")
+sys.modules[f"{__name__}.display"] = import_module("sgfi.figures.display")

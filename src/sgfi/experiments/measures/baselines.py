@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 import sgfi
-from sgfi.declared import check_keys
 from sgfi.evaluation import baselines, controls
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, batches, carried, inverted, measure, scores
+from sgfi.settings import check_keys
 
 KINDS = (*baselines.SEEDS, *baselines.METRICS)
 

@@ -14,6 +14,7 @@ from sgfi.evaluation.selectivity import selectivity
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, carried, inverted, measure, merged
 from sgfi.inversion import STAGES
+from sgfi.inversion.estimator import spread
 
 
 @measure()
@@ -75,7 +76,7 @@ _of_family(paths.mechanism, "mechanism", "all nodes")
 @measure("path", "lowest quartile", "Spearman")
 def faithfulness(case: Case, *, probes: int = 7, images: int | None = None) -> Table:
     """Path NMSE on matched and shuffled geometry, node win, state margin and branch cosine; the lowest quartile."""
-    nodes = paths.probed(case.plan, probes)
+    nodes = spread(case.plan.fitted, probes)
     table = carried(case, images, lambda x: paths.faithfulness(case.family, x, nodes))
     return table | paths.summary(table["path"])
 

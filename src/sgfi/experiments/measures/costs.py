@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 import sgfi
-from sgfi.evaluation import baselines, paths
+from sgfi.calibration.memory import peak, reset_peak
+from sgfi.evaluation import baselines
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, batches, carried, measure, scores
-from sgfi.memory import peak, reset_peak
+from sgfi.inversion import depth_targets
 
 
 @measure()
@@ -24,7 +25,7 @@ def reuse(
     case: Case, *, depths: int = 4, channels: Sequence[int] = (0, 1, 2, 3), group: int = 8, images: int | None = None
 ) -> Table:
     """One family: several depths, single channels of the target and a group of them, nothing fitted again."""
-    asked = {f"depth {name}": sgfi.Query(target=name) for name in paths.depth_targets(case.plan, depths)}
+    asked = {f"depth {name}": sgfi.Query(target=name) for name in depth_targets(case.family, depths)}
     width = case.plan.boundary[case.plan.target].channels
     asked |= {f"channel {channel}": sgfi.Query(channels=[channel]) for channel in channels if channel < width}
     asked[f"{min(group, width)} channels"] = sgfi.Query(channels=list(range(min(group, width))))
@@ -46,7 +47,7 @@ def latency(
     """
     declared = baselines.Search.from_dict(search or {})
     x = torch.cat(list(batches(case, queries)))
-    depths = paths.depth_targets(case.plan, queries)
+    depths = depth_targets(case.family, queries)
     width = case.plan.boundary[case.plan.target].channels
     loads: dict[str, list[tuple[Tensor, dict[str, Any]]]] = {
         "images": [(one, {}) for one in x.split(1)],

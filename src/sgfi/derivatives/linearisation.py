@@ -1,0 +1,199 @@
+"""One forward pass of an input, with the derivatives of every local map at hand."""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor, fx
+
+from sgfi.derivatives.fusion import fused_weights, fusible, passed_on
+from sgfi.derivatives.rules import Call, Step, derive, one_of, passed, take_apart
+from sgfi.graph.programs import derivable_kernels
+from sgfi.graph.segments import Segment
+from sgfi.graph.tensor_graph import TensorGraph
+from sgfi.graph.values import is_floating
+
+
+@dataclass(frozen=True, eq=False)
+class LocalMap:
+    """A segment at one forward point: VJP and JVP of ``f_{u<-v,x}``.
+
+    Law: ``<J t, c> = <t, J* c>`` for every tangent t at the source and cotangents c at the frontier.
+    Tangents and cotangents may carry one more leading axis, ``(Q, B, ...)``: Q of them through one pass.
+    """
+
+    segment: Segment
+    source: Tensor
+    """(B, ...) H_v."""
+    outputs: tuple[Tensor, ...]
+    """(B, ...) the frontier's values."""
+    externals: tuple[Tensor, ...]
+    """What the segment reads that is not downstream of the source."""
+    start: fx.Node
+    ends: tuple[fx.Node, ...]
+    steps: Mapping[fx.Node, Step]
+
+    def vjp(self, cotangents: Sequence[Tensor]) -> Tensor:
+        """``sum_u J_{u<-v}* c_u``, of the shape of ``H_v``."""
+        return self.pull(cotangents, (self.start,))[self.start]
+
+    def pull(self, cotangents: Sequence[Tensor], wanted: Sequence[fx.Node]) -> dict[fx.Node, Tensor]:
+        """The cotangents pulled back to tensors of the segment, shallowest last."""
+        stacked = cotangents[0].dim() > self.outputs[0].dim()
+        flow = {end: c if stacked else c.unsqueeze(0) for end, c in zip(self.ends, cotangents, strict=True)}
+        inside = {self.start, *self.segment.nodes}
+        found: dict[fx.Node, Tensor] = {}
+        for node in reversed(self.segment.nodes):
+            cotangent = flow.pop(node, None)
+            if cotangent is None:
+                continue
+            if node in wanted:
+                found[node] = cotangent
+            step = self.steps[node]
+            pulled = step.pull(cotangent, [read in inside for read in step.inputs])
+            for read, part in zip(step.inputs, pulled, strict=True):
+                if part is not None:
+                    flow[read] = flow[read] + part if read in flow else part
+        count = (len(cotangents[0]) if stacked else 1, *self.source.shape)
+        found[self.start] = flow.get(self.start, self.source.new_zeros(())).expand(count)
+        return {node: tensor if stacked else tensor.squeeze(0) for node, tensor in found.items()}
+
+    def jvp(self, tangent: Tensor) -> tuple[Tensor, ...]:
+        """``J_{u<-v} t`` for every u of the frontier."""
+        stacked = tangent.dim() > self.source.dim()
+        flow = {self.start: tangent if stacked else tangent.unsqueeze(0)}
+        steps = {node: self.steps[node] for node in self.segment.nodes if node in self.steps}
+        readers = Counter(read for step in steps.values() for read in set(step.inputs)) + Counter(self.ends)
+        for node, step in steps.items():
+            tangents = [flow.get(read) for read in step.inputs]
+            pushed = step.push(tangents) if any(one is not None for one in tangents) else None
+            if pushed is not None:
+                flow[node] = pushed
+            for read in set(step.inputs):
+                readers[read] -= 1
+                if not readers[read]:
+                    flow.pop(read, None)
+        count = len(tangent) if stacked else 1
+        pushed_out = [
+            flow.get(end, output.new_zeros(())).expand(count, *output.shape)
+            for end, output in zip(self.ends, self.outputs, strict=True)
+        ]
+        return tuple(one if stacked else one.squeeze(0) for one in pushed_out)
+
+
+class Linearisation:
+    """The model's forward at ``x``; of every op between a source and its frontier, the derivative is kept.
+
+    ``frontiers`` maps each source to its children. One pass serves every local map: a local map is all the steps on
+    paths from its source to its frontier, also where another boundary lies between them. ``known`` are values of an
+    earlier forward at the same ``x``, none of them inside a segment: what only they need is not computed again.
+    """
+
+    def __init__(
+        self,
+        graph: TensorGraph,
+        frontiers: Mapping[str, Sequence[str]],
+        x: Tensor,
+        keep: Iterable[str] = (),
+        known: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._segments = {source: graph.segment(source, children) for source, children in frontiers.items()}
+        self._readers = Counter(node for segment in self._segments.values() for node in segment.nodes)
+        held = {name for segment in self._segments.values() for name in (*segment.outputs, *segment.externals)}
+        wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
+        self._steps: dict[fx.Node, Step] = {}
+        start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
+        self._fused = fusible(graph, wanted, tuple(start))
+        self._passed_on = passed_on(self._fused)
+        self.values = self._forward(start, wanted)
+        """H of every boundary, of what segments read beside them, and of every tensor asked for with ``keep``."""
+
+    @torch.no_grad()
+    def _forward(self, known: dict[str, Tensor], wanted: tuple[str, ...]) -> dict[str, Tensor]:
+        graph, schedule = self._graph, self._graph.schedule(wanted, tuple(known))
+        tensors, names = graph.exported.tensors, graph.exported.names
+        active = {node for node in self._readers if is_floating(node)} | {tensors[s] for s in self._segments}
+        values: dict[fx.Node, Any] = {tensors[name]: value for name, value in known.items()}
+        calls: dict[fx.Node, Call] = {}
+        found, batch = dict(known), len(known["input"])
+        with derivable_kernels():
+            for node in schedule.nodes:
+                values[node] = batch if node in schedule.batch else self._value(node, values, calls, active)
+                if names.get(node) in wanted:
+                    found[names[node]] = values[node]
+                for read in schedule.done.get(node, ()):
+                    values.pop(read, None)
+                    calls.pop(read, None)
+        return found
+
+    def _value(
+        self, node: fx.Node, values: dict[fx.Node, Any], calls: dict[fx.Node, Call], active: set[fx.Node]
+    ) -> Any:
+        """A node's value; on the way, the derivative of an op that a local map needs."""
+        if node.name in self._graph.constants:
+            return self._graph.constants[node.name]
+
+        def look_up(argument: Any) -> Any:
+            return fx.node.map_arg(argument, lambda read: values[read])
+
+        if node in self._passed_on:
+            if node in self._readers and is_floating(node):
+                self._steps[node] = passed(self._passed_on[node])
+            return look_up(node.args[0])
+        instead = fused_weights(self._graph, node, self._fused[node]) if node in self._fused else {}
+        if node not in self._readers and not instead:
+            return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
+        if node.target is operator.getitem and node.args[0] in calls:
+            owner, item = cast(tuple[fx.Node, int], node.args)
+            if owner in self._steps:
+                self._steps[node] = one_of(owner, item)
+            elif is_floating(node):
+                self._steps[node] = derive(calls[owner], active.__contains__, item)
+            return values[owner][item]
+        call = Call(node, look_up, instead)
+        if node not in self._readers:
+            return call.out
+        if is_floating(node):
+            self._steps[node] = derive(call, active.__contains__)
+        elif not isinstance(node.meta.get("val"), Tensor):
+            calls[node] = call
+            apart = take_apart(call, active.__contains__)
+            if apart is not None:
+                self._steps[node] = apart
+        return call.out
+
+    def at(self, source: str) -> LocalMap:
+        """The local map of one boundary at this input."""
+        segment, tensors = self._segments[source], self._graph.exported.tensors
+        outputs, externals = (
+            tuple(self.values[name] for name in names) for names in (segment.outputs, segment.externals)
+        )
+        ends = tuple(tensors[name] for name in segment.outputs)
+        return LocalMap(segment, self.values[source], outputs, externals, tensors[source], ends, self._steps)
+
+    def release(self, source: str) -> None:
+        """Let go of a local map once its last derivative is taken."""
+        for node in self._segments.pop(source).nodes:
+            self._readers[node] -= 1
+            if not self._readers[node]:
+                self._steps.pop(node, None)
+
+
+def backpropagate(
+    graph: TensorGraph, target: str, names: Sequence[str], x: Tensor, cotangent: Tensor
+) -> dict[str, Tensor]:
+    """Ordinary backpropagation of a cotangent at ``target`` to each of ``names`` and the input."""
+    inner = [name for name in ("input", *names) if name != target]
+    point = Linearisation(graph, {"input": [target]}, x, keep=inner)
+    found = point.at("input").pull([cotangent], [graph.exported.tensors[name] for name in inner])
+    stack = cotangent.shape[: cotangent.dim() - point.values[target].dim()]
+    return {
+        name: found.get(graph.exported.tensors[name], x.new_zeros(())).expand(*stack, *point.values[name].shape)
+        for name in inner
+    }

@@ -1,0 +1,14 @@
+"""How the derivative of each op acts at a point, without running the op again.
+
+A frozen model's ops are known, and so is what is linear about them: a convolution is its own derivative, an activation
+is a factor per entry, a normalisation or a softmax a projection. Each rule says both ways, ``push`` (tangents forward)
+and ``pull`` (cotangents back). Tangents and cotangents always carry a leading axis of Q directions, ``(Q, *shape)``, so
+many queries go through one product. An op without a rule is left to autograd, alone.
+"""
+
+from sgfi.derivatives.rules import activations, products, shapes  # noqa: F401  (they register their rules)
+from sgfi.derivatives.rules.calls import Call, Linear, Step
+from sgfi.derivatives.rules.derivation import derive
+from sgfi.derivatives.rules.shapes import one_of, passed, take_apart
+
+__all__ = ["Call", "Linear", "Step", "derive", "one_of", "passed", "take_apart"]

@@ -1,0 +1,192 @@
+"""Ops that move, repeat or sum entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from sgfi.derivatives.rules.calls import Call, Linear, Place, Step, pull_all, push_all, rule
+
+
+def reduced(cotangent: Tensor, shape: Sequence[int]) -> Tensor:
+    """Summed over what was broadcast: ``(Q, *big)`` -> ``(Q, *shape)``."""
+    extra = cotangent.dim() - 1 - len(shape)
+    if extra:
+        cotangent = cotangent.sum(tuple(range(1, 1 + extra)))
+    wide = tuple(i for i, size in enumerate(shape, 1) if size == 1 and cotangent.shape[i] > 1)
+    return cotangent.sum(wide, keepdim=True) if wide else cotangent
+
+
+def broadcast(tangent: Tensor, shape: Sequence[int]) -> Tensor:
+    """``(Q, *small)`` -> ``(Q, *shape)``."""
+    if tangent.shape[1:] == tuple(shape):
+        return tangent
+    lifted = tangent.reshape(len(tangent), *[1] * (len(shape) + 1 - tangent.dim()), *tangent.shape[1:])
+    return lifted.expand(len(tangent), *shape)
+
+
+def back(dim: int, dims: int) -> int:
+    """A dimension counted from the end, where the axis of directions does not move it."""
+    return dim - dims if dim >= 0 else dim
+
+
+def each(value: Any, count: int) -> list[int]:
+    found = list(value) if isinstance(value, (list, tuple)) else [value]
+    return found * count if len(found) == 1 else found
+
+
+@rule("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze")
+def _reshape(call: Call, at: Place, item: int | None) -> Linear:
+    before, after = call.at(at).shape, call.out.shape
+    return Linear(lambda t: t.reshape(len(t), *after), lambda c: c.reshape(len(c), *before))
+
+
+@rule("clone", "contiguous", "alias", "to", "_to_copy")
+def _same(call: Call, at: Place, item: int | None) -> Linear:
+    before, after = call.at(at).dtype, call.out.dtype
+    return Linear(lambda t: t.to(after), lambda c: c.to(before))
+
+
+@rule("permute", "transpose", "t")
+def _permute(call: Call, at: Place, item: int | None) -> Linear:
+    dims = call.at(at).dim()
+    order = list(range(dims))
+    if call.name == "permute":
+        order = [dim % dims for dim in call["dims"]]
+    elif dims > 1:
+        one, two = (call[key] % dims for key in ("dim0", "dim1")) if call.name == "transpose" else (0, 1)
+        order[one], order[two] = order[two], order[one]
+    back = [order.index(dim) + 1 for dim in range(dims)]
+    return Linear(lambda t: t.permute(0, *(dim + 1 for dim in order)), lambda c: c.permute(0, *back))
+
+
+@rule("expand")
+def _expand(call: Call, at: Place, item: int | None) -> Linear:
+    before, after = call.at(at).shape, call.out.shape
+    return Linear(lambda t: broadcast(t, after), lambda c: reduced(c, before))
+
+
+@rule("slice", "select", "narrow")
+def _piece(call: Call, at: Place, item: int | None) -> Linear:
+    shape, dim = call.at(at).shape, back(call["dim"], call.at(at).dim())
+
+    def part(whole: Tensor) -> Tensor:
+        return call.run({at[0]: whole, "dim": dim})
+
+    def pull(c: Tensor) -> Tensor:
+        whole = c.new_zeros(len(c), *shape)
+        part(whole).copy_(c)
+        return whole
+
+    return Linear(part, pull)
+
+
+class Pieces(dict[int, Tensor]):
+    """Cotangents of some outputs of an op that takes a tensor apart, until all of them are there."""
+
+    def __add__(self, other: Pieces) -> Pieces:
+        shared = {item: self[item] + other[item] for item in self.keys() & other.keys()}
+        return Pieces({**self, **other, **shared})
+
+
+def take_apart(call: Call, active: Callable[[fx.Node], bool]) -> Step | None:
+    """The derivative of an op whose outputs together are its argument; ``None`` for any other op with several outputs.
+
+    It pushes a tangent to a tuple of them, and pulls the cotangents of all outputs at once.
+    """
+    if call.name not in ("split", "split_with_sizes", "chunk", "unbind"):
+        return None
+    x, shapes = call["self"], [one.shape for one in call.out]
+    dim = back(call["dim"], x.dim())
+    join = partial(torch.stack if call.name == "unbind" else torch.cat, dim=dim)
+
+    def pull(c: Any, wanted: Sequence[bool]) -> list[Tensor | None]:
+        some = next(iter(c.values()))
+        zero = some.new_zeros(())
+        return [join([c[i] if i in c else zero.expand(len(some), *shape) for i, shape in enumerate(shapes)])]
+
+    return Step(tuple(call.places(active).values()), lambda t: call.run({"self": t[0], "dim": dim}), pull)
+
+
+def one_of(owner: fx.Node, item: int) -> Step:
+    """One output of an op that takes a tensor apart."""
+    push: Callable[[Any], Tensor] = lambda tangents: tangents[0][item]  # noqa: E731
+    pull: Callable[[Tensor, Sequence[bool]], Any] = lambda c, wanted: [Pieces({item: c})]  # noqa: E731
+    return Step((owner,), push, pull)
+
+
+def passed(owner: fx.Node) -> Step:
+    """A tensor as it is."""
+    nothing = Linear(lambda t: t, lambda c: c)
+    return Step((owner,), partial(push_all, [nothing]), partial(pull_all, [nothing]))
+
+
+@rule("cat", joint=True)
+def _cat(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]) -> Step | None:
+    parts, dims = call["tensors"], call.out.dim()
+    if any(part.dim() != dims for part in parts):
+        return None
+    dim = back(call.get("dim", 0), dims)
+    shapes, sizes = [part.shape for part in parts], [part.shape[dim] for part in parts]
+    dtype, device = call.out.dtype, call.out.device
+
+    def push(tangents: Sequence[Tensor | None]) -> Tensor:
+        given = {at[1]: t for at, t in zip(places, tangents, strict=True) if t is not None}
+        count = len(next(iter(given.values())))
+        zero = torch.zeros((), dtype=dtype, device=device)
+        return torch.cat(
+            [given[i] if i in given else zero.expand(count, *shape) for i, shape in enumerate(shapes)], dim
+        )
+
+    def pull(c: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+        found = c.split(sizes, dim)
+        return [found[at[1] or 0] if want else None for at, want in zip(places, wanted, strict=True)]
+
+    return Step(nodes, push, pull)
+
+
+@rule("roll")
+def _roll(call: Call, at: Place, item: int | None) -> Linear | None:
+    dims = [back(dim, call.at(at).dim()) for dim in call.get("dims") or ()]
+    if not dims:
+        return None
+    shifts = list(call["shifts"])
+    return Linear(lambda t: t.roll(shifts, dims), lambda c: c.roll([-shift for shift in shifts], dims))
+
+
+@rule("pad", "constant_pad_nd")
+def _pad(call: Call, at: Place, item: int | None) -> Linear | None:
+    if call.get("mode", "constant") != "constant":
+        return None
+    sides = list(call["pad"])
+    pad = torch.nn.functional.pad
+    return Linear(lambda t: pad(t, sides), lambda c: pad(c, [-side for side in sides]))
+
+
+@rule("masked_fill")
+def _masked(call: Call, at: Place, item: int | None) -> Linear | None:
+    mask = call["mask"]
+    if at[0] != "self" or call.at(at).shape != call.out.shape:
+        return None
+    return Linear(lambda t: t.masked_fill(mask, 0), lambda c: c.masked_fill(mask, 0))
+
+
+@rule("mean", "sum")
+def _total(call: Call, at: Place, item: int | None) -> Linear:
+    shape = call.at(at).shape
+    chosen = call.get("dim")
+    chosen = [chosen] if isinstance(chosen, int) else list(chosen or range(len(shape)))
+    dims = [back(dim, len(shape)) for dim in chosen]
+    kept = [1 if i - len(shape) in dims else size for i, size in enumerate(shape)]
+    after = call.out.shape
+    weight = 1 / math.prod(shape[dim] for dim in dims) if call.name == "mean" else 1.0
+
+    def push(t: Tensor) -> Tensor:
+        return (t.sum(dims) if dims else t).mul(weight).reshape(len(t), *after)
+
+    return Linear(push, lambda c: (c * weight).reshape(len(c), *kept).expand(len(c), *shape))

@@ -1,0 +1,8 @@
+"""Queries, the estimator protocol, the one local update and its walk, calibrated maps, and inversion itself."""
+
+from sgfi.inversion.estimator import STAGES, Estimator, Inverse, depth_targets
+from sgfi.inversion.family import MapFamily
+from sgfi.inversion.invert import invert, sweep
+from sgfi.inversion.query import Query
+
+__all__ = ["STAGES", "Estimator", "Inverse", "MapFamily", "Query", "depth_targets", "invert", "sweep"]

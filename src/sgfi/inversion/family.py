@@ -1,0 +1,183 @@
+"""Calibrated maps as an estimator: all maps of one plan on one checkpoint, and how they answer a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sgfi.boundaries import BoundaryDag, Plan
+from sgfi.derivatives import Linearisation, backpropagate
+from sgfi.errors import PlanError, QueryError
+from sgfi.graph import Node, TensorGraph
+from sgfi.inversion.estimator import Inverse, checked_terminal
+from sgfi.inversion.query import Query
+from sgfi.inversion.update import walk
+from sgfi.spectral import WienerMap
+
+
+@dataclass(frozen=True, eq=False)
+class MapFamily:
+    """The fitted maps of every node, with where they came from.
+
+    ``maps[name]`` holds the first map ``G_v`` and then the correction maps (``D_v``, ...), in order.
+    """
+
+    plan: Plan
+    maps: Mapping[str, tuple[WienerMap, ...]]
+    ridge: float | str
+    children: str
+    """``true`` (the paper), ``online`` or ``cross-fitted``: which child states the maps were fitted on."""
+    samples: int
+    fingerprint: str
+    """Of the weights the maps were fitted on."""
+    forced: bool = False
+    """Loaded for other weights on purpose."""
+    diagnostics: Mapping[str, list[dict[str, float]]] = field(default_factory=dict)
+    """Per node and map: the ridge, the mean energies of source and target, and the leave-one-out error where known."""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able facts about the data, seeds and preprocessing, kept in the manifest."""
+
+    precision: str = "full"
+    """``full`` (as fitted), ``half`` or ``int8``: how the maps are kept."""
+
+    @property
+    def graph(self) -> TensorGraph:
+        return self.plan.graph
+
+    @property
+    def target(self) -> str:
+        return self.plan.target
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The boundaries that can be asked about, shallow to deep: those whose frontiers are as they were fitted."""
+        return tuple(name for name in self.plan.boundaries[1:] if _served(self.plan, name))
+
+    def node(self, target: str | None = None) -> Node:
+        return self.plan.boundary[self.plan.toward(target or self.target).target].node
+
+    @property
+    def stages(self) -> int:
+        """The most maps any node has."""
+        return max(map(len, self.maps.values()))
+
+    @property
+    def bytes(self) -> int:
+        """Size of all weights."""
+        return sum(wiener.bytes for maps in self.maps.values() for wiener in maps)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "estimator": "calibrated maps",
+            "target": self.target,
+            "nodes": len(self.maps),
+            "ridge": self.ridge,
+            "children": self.children,
+            "maps_per_node": self.stages,
+            "samples": self.samples,
+            "precision": self.precision,
+        }
+
+    def answer(
+        self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
+    ) -> list[Inverse]:
+        """Queries on one target, several stacked along a leading axis ``(Q, B, ...)``."""
+        self._check_weights()
+        dag = self.plan.toward(queries[0].target or self.target)
+        node, single = self.plan.boundary[dag.target].node, len(queries) == 1
+        masks, sizes = [query.mask(node, x.device) for query in queries], [query.size(node) for query in queries]
+        selector = masks[0] if single else torch.stack(masks).unsqueeze(1)  # (..., *shape), (Q, 1, ..., *shape)
+        divisor = float(sizes[0]) if single else x.new_tensor(sizes).reshape(-1, *[1] * len(node.shape))
+
+        def selected(state: Tensor) -> Tensor:
+            """P_{S,Q} H_T; a masked entry is exactly zero even where H_T is huge."""
+            state = checked_terminal(terminal, state) if terminal is not None else state
+            return torch.where(selector, state, torch.zeros((), dtype=state.dtype, device=state.device))
+
+        if stage == "raw":
+            point = Linearisation(self.graph, {}, x, keep=[dag.target])
+            top = selected(point.values[dag.target])
+            states = backpropagate(self.graph, dag.target, dag.fitted, x, top / divisor) | {dag.target: top}
+        else:
+            point = Linearisation(self.graph, dag.frontiers, x, keep=[dag.target])
+            maps = FirstMaps(self.maps) if stage == "first" else self.maps
+            top, within = selected(point.values[dag.target]), self._within(dag, queries, x.device)
+
+            def seed(state: Tensor, name: str) -> Tensor:
+                """``|S|`` at the target (eq:masked_terminal_seed), elsewhere the channels (eq:online_child_seed)."""
+                return state / (divisor if name == dag.target else self.plan.boundary[name].channels)
+
+            states = {update.name: update.state for update in walk(point, dag, maps, top, seed, within)}
+            states[dag.target] = top
+        ordered = {name: states[name] for name in (*dag.fitted, dag.target)}
+        return [
+            Inverse(own["input"], own, query, stage)
+            for index, query in enumerate(queries)
+            for own in [ordered if single else {name: state[index] for name, state in ordered.items()}]
+        ]
+
+    def _within(self, dag: BoundaryDag, queries: Sequence[Query], device: torch.device) -> dict[str, Tensor] | None:
+        """By boundary, the entries up to each query's last position, ``(1, ...)`` or for several ``(Q, 1, ...)``.
+
+        Only where causal maps ask for it, and ``None`` where every query reaches the end.
+        """
+        causal = [name for name in dag.fitted if self.plan.boundary[name].operator.causal]
+        if not causal or all(query.coords is None for query in queries):
+            return None
+        node = self.plan.boundary[dag.target].node
+        last = torch.tensor([_last_position(query, node) for query in queries], device=device)
+        within = {}
+        for child in {child for name in causal for child in dag.frontiers[name]}:
+            basis = self.plan.boundary[child].basis
+            inside = torch.arange(basis.coords[0], device=device) <= last.unsqueeze(1)  # (Q, L)
+            axes = [-1 if axis in basis.coord_axes else 1 for axis in range(1 + len(basis.shape))]
+            within[child] = inside.reshape(axes) if len(queries) == 1 else inside.reshape(len(queries), *axes)
+        return within
+
+    def _check_weights(self) -> None:
+        if not self.forced and self.graph.fingerprint != self.fingerprint:
+            raise QueryError(
+                f"the weights the maps were fitted on, {self.fingerprint[:16]}...",
+                f"weights that have changed since, {self.graph.fingerprint[:16]}...",
+                "Maps of one checkpoint fail on another: restore the weights or calibrate again.",
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"<MapFamily {len(self.maps)} nodes, up to {self.stages} maps each -> {self.target}, "
+            f"{self.children} children, {self.samples} samples, {self.bytes / 2**20:.1f} MiB>"
+        )
+
+
+class FirstMaps(Mapping[str, tuple[WienerMap, ...]]):
+    """Of every node's maps the first alone."""
+
+    def __init__(self, maps: Mapping[str, tuple[WienerMap, ...]]) -> None:
+        self._maps = maps
+
+    def __getitem__(self, name: str) -> tuple[WienerMap, ...]:
+        return self._maps[name][:1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._maps)
+
+    def __len__(self) -> int:
+        return len(self._maps)
+
+
+def _last_position(query: Query, node: Node) -> int:
+    """The last position a query asks about."""
+    coords = query.checked_coords(node)
+    return node.coord_shape[0] - 1 if coords is None else max(coord[0] for coord in coords)
+
+
+def _served(plan: Plan, name: str) -> bool:
+    try:
+        plan.toward(name)
+    except PlanError:
+        return False
+    return True

@@ -1,0 +1,188 @@
+"""Honest children: states no map has seen, stages that stop, resumption, and the laws that must not change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sgfi
+from sgfi.calibration.schedule import Job
+from sgfi.errors import CalibrationError
+
+BEST = {"children": "honest", "ridge": "auto", "stages": "auto"}
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(2, 5, 3, padding=1)
+        self.two = nn.Conv2d(5, 6, 3, stride=2, padding=1)
+        self.three = nn.Conv2d(6, 4, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.three(torch.relu(self.two(torch.tanh(self.one(x)))))
+
+
+def setup(count: int = 24) -> tuple[sgfi.Plan, list[Tensor]]:
+    torch.manual_seed(1)
+    model = Net().double().eval()
+    x = torch.nn.functional.avg_pool2d(torch.randn(count, 2, 10, 10), 3, 1).double()
+    plan = sgfi.plan(sgfi.capture(model, x[:2]), "three", ["one", "two"])
+    return plan, list(x.split(7))
+
+
+def weights(family: sgfi.MapFamily) -> list[Tensor]:
+    return [tensor for maps in family.maps.values() for one in maps for tensor in one.weights.values()]
+
+
+def test_a_carried_state_comes_from_maps_that_did_not_see_its_sample() -> None:
+    """The honest error of the deepest node equals refitting without each sample in turn."""
+    plan, batches = setup(9)
+    family = sgfi.calibrate(plan, batches, children="honest", ridge=0.1, stages=1, progress=False)
+    x = torch.cat(batches)
+    everything = sgfi.calibrate(plan, [x], ridge=0.1, stages=1, progress=False)
+    shift = everything.diagnostics["two"][0]["ridge"]
+    left = 0.0
+    (state,) = plan.graph.program(("input",), ("two",))(x)
+    for place in range(len(x)):
+        rest = torch.cat([x[:place], x[place + 1 :]])
+        # The same absolute shift: the mean over one sample fewer weighs each of them more.
+        relative = sgfi.calibrate(plan, [rest], ridge=1.0, stages=1, progress=False).diagnostics["two"][0]["ridge"]
+        refit = sgfi.calibrate(plan, [rest], ridge=shift * len(x) / len(rest) / relative, stages=1, progress=False)
+        found = sgfi.invert(refit, x[place : place + 1], stage="first").states["two"]
+        left += float((found - state[place]).square().sum())
+    assert family.diagnostics["two"][0]["missed_after"] == pytest.approx(left / len(x), rel=1e-6)
+
+
+def test_stages_go_on_while_the_honest_error_falls_and_then_stop() -> None:
+    plan, batches = setup()
+    family = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    every = sgfi.calibrate(plan, batches, progress=False, **{**BEST, "stages": 8})  # type: ignore[arg-type]
+    assert family.stages > 1, "some node gains from a correction"
+    assert sum(map(len, family.maps.values())) < sum(map(len, every.maps.values()))
+    for name, told in family.diagnostics.items():
+        assert len(told) == len(family.maps[name])
+        for before, after in itertools.pairwise(told):
+            assert after["missed_after"] < 0.999 * after["missed_before"]
+            assert after["missed_before"] == pytest.approx(before["missed_after"], rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [1, 7, 24])
+@pytest.mark.parametrize("ridge", [0.1, "auto"])
+def test_what_stages_are_chosen_on_is_in_no_fit(size: int, ridge: float | str) -> None:
+    plan, batches = setup()
+    x = torch.cat(batches)
+    out = torch.arange(len(x)) % 8 == 7
+    family = sgfi.calibrate(plan, x.split(size), ridge, "online", stages="auto", progress=False)
+    without = sgfi.calibrate(plan, [x[~out]], ridge, "online", stages=1, progress=False)
+    assert family.samples == without.samples == 21
+    torch.testing.assert_close(weights(family)[-len(family.maps["two"])], weights(without)[-1])
+    states = sgfi.invert(family, x[out]).states
+    for name in plan.fitted:
+        (true,) = plan.graph.program(("input",), (name,))(x[out]) if name != "input" else (x[out],)
+        left = (true - states[name]).square().sum() / len(true)
+        assert family.diagnostics[name][-1]["missed_after"] == pytest.approx(float(left), rel=1e-6)
+
+
+@pytest.mark.parametrize("children", ["online", "honest"])
+def test_samples_say_the_same_as_their_moments(children: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer samples than channels: no moments are kept, and the maps are the same."""
+    plan, batches = setup(4)
+    options = {"ridge": "auto", "children": children, "progress": False}
+    few = sgfi.calibrate(plan, batches, **options)
+    monkeypatch.setattr(Job, "few", lambda job, name: False)
+    for one, two in zip(weights(few), weights(sgfi.calibrate(plan, batches, **options)), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
+
+
+def test_too_few_samples_to_hold_any_out() -> None:
+    plan, batches = setup()
+    with pytest.raises(CalibrationError, match="at least 8 samples"):
+        sgfi.calibrate(plan, [batches[0]], children="online", stages="auto", progress=False)
+
+
+@pytest.mark.parametrize("children", ["online", "honest"])
+def test_zero_and_linearity_hold_for_the_best_settings(children: str) -> None:
+    plan, batches = setup()
+    family = sgfi.calibrate(plan, batches, progress=False, **{**BEST, "children": children})  # type: ignore[arg-type]
+    x = batches[0][:3]
+    top = sgfi.invert(family, x).states["three"]
+    assert torch.equal(sgfi.invert(family, x, terminal=torch.zeros_like(top)).value, torch.zeros_like(x))
+    other = torch.randn_like(top)
+    both = sgfi.invert(family, x, terminal=2 * top + 3 * other).value
+    apart = 2 * sgfi.invert(family, x, terminal=top).value + 3 * sgfi.invert(family, x, terminal=other).value
+    torch.testing.assert_close(both, apart)
+
+
+class Stopping:
+    """Batches that break off after so many reads."""
+
+    def __init__(self, batches: list[Tensor], reads: int) -> None:
+        self.batches, self.reads = batches, reads
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for batch in self.batches:
+            self.reads -= 1
+            if self.reads < 0:
+                raise KeyboardInterrupt
+            yield batch
+
+
+@pytest.mark.parametrize("reads", [9, 18, 26])
+def test_an_interrupted_honest_calibration_goes_on_to_the_same_maps(tmp_path: Path, reads: int) -> None:
+    plan, batches = setup()
+    whole = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    folder = tmp_path / "maps"
+    with pytest.raises(KeyboardInterrupt):
+        sgfi.calibrate(plan, Stopping(batches, reads), checkpoint=folder, progress=False, **BEST)  # type: ignore[arg-type]
+    resumed = sgfi.calibrate(plan, batches, checkpoint=folder, progress=False, **BEST)  # type: ignore[arg-type]
+    for one, two in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(one, two)
+    assert not (folder / "states").exists()
+
+
+def test_lost_states_mean_fitting_again_not_fitting_wrong(tmp_path: Path) -> None:
+    plan, batches = setup()
+    whole = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        sgfi.calibrate(plan, Stopping(batches, 26), checkpoint=tmp_path / "m", progress=False, **BEST)  # type: ignore[arg-type]
+    for file in (tmp_path / "m" / "states").glob("*"):
+        file.unlink()
+    resumed = sgfi.calibrate(plan, batches, checkpoint=tmp_path / "m", progress=False, **BEST)  # type: ignore[arg-type]
+    for one, two in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"ridge": "auto"}, "online"),
+        ({"ridge": "auto", "children": "true"}, "honest"),
+        ({"stages": "auto", "children": "true"}, "online"),
+        ({"ridge": "big"}, "auto"),
+        ({"stages": "many"}, "auto"),
+        ({"children": "hones"}, "honest"),
+    ],
+)
+def test_settings_that_do_not_go_together(setting: dict, told: str) -> None:
+    plan, batches = setup()
+    with pytest.raises(CalibrationError, match=told):
+        sgfi.calibrate(plan, batches, progress=False, **setting)
+
+
+def test_operators_whose_leverage_is_not_known_are_refused() -> None:
+    plan, batches = setup()
+    ranked = sgfi.plan(plan.graph, "three", ["one", "two"], operator="diagonal+rank2")
+    with pytest.raises(CalibrationError, match=r"diagonal\+rank2"):
+        sgfi.calibrate(ranked, batches, children="honest", progress=False)
+    diagonal = sgfi.plan(plan.graph, "three", ["one", "two"], operator="diagonal")
+    with pytest.raises(CalibrationError, match="full or a causal operator"):
+        sgfi.calibrate(diagonal, batches, children="online", ridge="auto", progress=False)
+    honest = sgfi.calibrate(diagonal, batches, children="honest", progress=False)
+    online = sgfi.calibrate(diagonal, batches, children="online", progress=False)
+    assert not torch.equal(weights(honest)[0], weights(online)[0])

@@ -1,0 +1,118 @@
+"""Calibration by several processes: the maps of one, whoever reads, solves, or dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import sgfi
+from sgfi.calibration.processes import Team, _part, assemble
+from sgfi.errors import CalibrationError, StoreError
+from sgfi.storage.folder import UNFINISHED, Checkpoint
+from tests.calibration.two_processes import MODES, calibrate, plan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def torchrun(*command: str) -> subprocess.CompletedProcess[str]:
+    """Two processes of one command, with this tree on the path."""
+    known = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    return subprocess.run([*launcher, *command], env=known, capture_output=True, text=True, timeout=300, check=False)
+
+
+def agree(one: sgfi.MapFamily, two: sgfi.MapFamily) -> None:
+    assert one.maps.keys() == two.maps.keys() and one.stages == two.stages
+    for name in one.maps:
+        for left, right in zip(one.maps[name], two.maps[name], strict=True):
+            for key in left.weights:
+                torch.testing.assert_close(left.weights[key], right.weights[key], rtol=1e-7, atol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    done = torchrun(str(ROOT / "tests" / "calibration" / "two_processes.py"), str(folder), *MODES)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_two_processes_give_the_maps_of_one(mode: str, ran: Path) -> None:
+    alone = calibrate(mode)
+    together = sgfi.load(ran / mode.replace(" ", "_"), alone.plan.graph)
+    agree(together, alone)
+    assert together.samples == alone.samples == (12 if mode == "honest" else 13)  # honest: stages chosen on one
+    for name, told in alone.diagnostics.items():
+        for one, two in zip(told, together.diagnostics[name], strict=True):
+            assert two == pytest.approx(one, rel=1e-7)
+
+
+def test_a_checkpoint_of_two_processes_is_that_of_one(ran: Path) -> None:
+    again = calibrate("online", checkpoint=ran / "online")
+    agree(again, calibrate("online"))
+
+
+def test_a_killed_process_ends_the_job_and_leaves_what_was_finished(tmp_path: Path) -> None:
+    mode = "honest"  # the one that also needs its states again
+    done = torchrun(str(ROOT / "tests" / "calibration" / "two_processes.py"), str(tmp_path), f"{mode}:1")
+    assert done.returncode != 0
+    assert "SIGKILL" in done.stderr or "lost connection" in done.stderr
+    left = json.loads((tmp_path / mode / UNFINISHED).read_text())["nodes"]
+    assert 0 < len(left) < len(plan().fitted)
+    written = {name: (tmp_path / mode / entry["file"]).stat().st_mtime_ns for name, entry in left.items()}
+    agree(calibrate(mode, checkpoint=tmp_path / mode), calibrate(mode))
+    assert written == {name: (tmp_path / mode / entry["file"]).stat().st_mtime_ns for name, entry in left.items()}
+
+
+def test_the_command_line_under_torchrun(tmp_path: Path) -> None:
+    net, data, out = tmp_path / "net.py", tmp_path / "inputs.safetensors", tmp_path / "maps"
+    net.write_text(
+        "import torch\nINPUT_SHAPE = (2, 6, 6)\n"
+        "def build():\n"
+        "    torch.manual_seed(0)\n"
+        "    return torch.nn.Sequential(torch.nn.Conv2d(2, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 4, 3))\n"
+    )
+    from safetensors.torch import save_file
+
+    save_file({"inputs": torch.randn(10, 2, 6, 6)}, data)
+    given = ["calibrate", f"{net}:build", "--weights", "none", "--data", str(data), "--batch-size", "3"]
+    done = torchrun("-m", "sgfi", *given, "--out", str(out), "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(out)]
+    assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == [
+        "inputs.safetensors",
+        "maps",
+        "net.py",
+    ]
+    assert sgfi.storage.folder.read_manifest(out)["calibration"]["samples"] == 10
+
+
+@pytest.mark.parametrize("groups", [range(7), range(3, 5), range(4, 5), range(2, 2)])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_shares_cover_every_group_once(groups: range, size: int) -> None:
+    assert [group for rank in range(size) for group in _part(groups, rank, size)] == list(groups)
+
+
+def test_asked_to_be_distributed_but_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(CalibrationError, match="torchrun"):
+        assemble(True, torch.device("cpu"))
+    assert type(assemble(False, torch.device("cpu"))) is Team
+
+
+def test_processes_that_do_different_things_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Team, "gather", lambda self, value: [value, "something else"])
+    with pytest.raises(CalibrationError, match="same model, plan, settings and data"):
+        Team().agree("this")
+
+
+def test_a_checkpoint_folder_that_only_the_first_process_sees(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="every process can see"):
+        Checkpoint(tmp_path / "elsewhere", "signature", plan(), writes=False)

@@ -1,0 +1,77 @@
+"""Run by torchrun in tests/calibration/test_processes.py: ``two_processes.py FOLDER MODE...``."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import sgfi
+from sgfi.calibration.processes import Processes
+from sgfi.storage.folder import UNFINISHED
+from tests.analytic import tiny
+
+MODES: dict[str, dict[str, Any]] = {
+    "true": {"plan": {}, "children": "true"},
+    "online": {"plan": {}, "children": "online"},
+    "honest": {"plan": {}, "children": "honest", "ridge": "auto", "stages": "auto"},
+    "low rank": {"plan": {"operator": "diagonal+rank2", "partition": "shared"}, "children": "online"},
+    "gamma": {"plan": {"operator": "gamma"}, "children": "honest"},
+}
+
+
+@cache
+def graph() -> sgfi.TensorGraph:
+    return sgfi.capture(tiny("chain"), tiny("chain").inputs(2))
+
+
+def plan(**more: Any) -> sgfi.Plan:
+    return sgfi.plan(graph(), target=tiny("chain").target, boundaries=list(tiny("chain").boundaries), **more)
+
+
+def batches() -> list[Tensor]:
+    return list(tiny("chain").inputs(13).split([3, 1, 4, 2, 3]))
+
+
+def calibrate(mode: str, data: Any = None, **more: Any) -> sgfi.MapFamily:
+    settings = dict(MODES[mode])
+    return sgfi.calibrate(plan(**settings.pop("plan")), data or batches(), progress=False, **settings, **more)
+
+
+class Mortal:
+    """Batches by index; the process is killed at the first one it reads after a node was finished."""
+
+    def __init__(self, note: Path) -> None:
+        self.data, self.note = batches(), note
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, place: int) -> Tensor:
+        if self.note.exists() and json.loads(self.note.read_text())["nodes"]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.data[place]
+
+
+def main(folder: Path, modes: list[str]) -> None:
+    torch.set_num_threads(1)
+    rank = int(os.environ["RANK"])
+    for mode in modes:
+        name, _, killed = mode.partition(":")
+        place = folder / name.replace(" ", "_")
+        data = Mortal(place / UNFINISHED) if killed == str(rank) else batches()
+        family = calibrate(name, data, distributed=True, checkpoint=place)
+        weights = [w for maps in family.maps.values() for one in maps for w in one.weights.values()]
+        told = Processes(torch.device("cpu")).gather([float(weight.abs().sum()) for weight in weights])
+        assert told[0] == told[1], f"{mode}: the processes have different maps"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,298 @@
+"""Queries: what may be asked, what is refused, and what an answer holds."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import sgfi
+from sgfi.errors import PlanError, QueryError
+from tests.analytic import tiny
+
+STAGES = ["raw", "first", "final"]
+
+
+@cache
+def family(name: str = "chain") -> sgfi.MapFamily:
+    model = tiny(name)
+    plan = sgfi.plan(
+        sgfi.capture(model, model.inputs(2)),
+        target=model.target,
+        boundaries=list(model.boundaries),
+        axes=model.channel_axis,
+    )
+    return sgfi.calibrate(plan, [model.inputs(8)], progress=False)
+
+
+def inputs(name: str = "chain", count: int = 2) -> Tensor:
+    return tiny(name).inputs(count, seed=9)
+
+
+def same(one: sgfi.Inverse, two: sgfi.Inverse, tolerance: float = 1e-10) -> None:
+    assert one.states.keys() == two.states.keys()
+    for name in one.states:
+        torch.testing.assert_close(one.states[name], two.states[name], rtol=tolerance, atol=tolerance)
+
+
+# ------------------------------------------------------------------- what is refused
+
+CHANNELS: list[Any] = [
+    [],
+    [5],
+    [-1],
+    [0, 0],
+    [0, 7, -3],
+    [True],
+    [1.0],
+    ["1"],
+    [[1]],
+    "01",
+    b"01",
+    2.0,
+    {0: 1},
+    (c for c in [0, 1]),
+    torch.tensor([0.5]),
+    torch.tensor([True, False, True, True, False]),
+    torch.tensor([[0, 1]]),
+    np.array([0.0]),
+    [None],
+]
+COORDS: list[Any] = [
+    [],
+    [(0, 3)],
+    [(3, 0)],
+    [(-1, 0)],
+    [(0, 0), (1, 1), (0, 0)],
+    [(0,)],
+    [(0, 0, 0)],
+    [1],
+    [()],
+    [(True, 0)],
+    [(0.0, 1)],
+    ["00"],
+    [("0", "1")],
+    "0,1",
+    (0, 1),
+    3,
+    2.5,
+    [None],
+    [((0, 1), 1)],
+    {(0, 0): 1},
+    torch.tensor([[0.0, 1.0]]),
+    torch.tensor([0, 1]),
+    (c for c in [(0, 0)]),
+]
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_wrong_channels(channels: Any) -> None:
+    with pytest.raises(QueryError, match="distinct channels of 'conv3' between 0 and 4"):
+        sgfi.invert(family(), inputs(), channels=channels)
+
+
+def test_one_channel_may_be_a_number() -> None:
+    single, listed = (sgfi.invert(family(), inputs(), channels=channels).value for channels in (np.int64(3), [3]))
+    assert torch.equal(single, listed)
+
+
+@pytest.mark.parametrize("coords", COORDS)
+def test_wrong_coords(coords: Any) -> None:
+    with pytest.raises(QueryError, match=r"distinct coordinates of 'conv3' within \(3, 3\)"):
+        sgfi.invert(family(), inputs(), coords=coords)
+
+
+def test_a_vector_has_no_coordinates() -> None:
+    with pytest.raises(QueryError, match="coordinates of 'fc3'"):
+        sgfi.invert(family("vector"), inputs("vector"), coords=[0])
+
+
+def test_one_wrong_query_of_many_is_refused() -> None:
+    with pytest.raises(QueryError, match=r"got \[9\]"):
+        sgfi.sweep(family(), inputs(), [sgfi.Query(channels=[0]), sgfi.Query(channels=[9])])
+
+
+@pytest.mark.parametrize("queries", [[], sgfi.Query(), [{"channels": [0]}], [None]])
+def test_a_sweep_wants_a_list_of_queries(queries: Any) -> None:
+    with pytest.raises(QueryError, match=r"[Qq]uer"):
+        sgfi.sweep(family(), inputs(), queries)
+
+
+def bad_inputs() -> dict[str, tuple[Any, str]]:
+    x = inputs()
+    spoilt = x.clone()
+    spoilt[1, 0, 2, 2] = float("nan")
+    endless = x.clone()
+    endless[0, 0, 0, 0] = float("inf")
+    return {
+        "one sample without a batch": (x[0], r"\(2, 5, 6\)"),
+        "channels": (x[:, :1], r"\(2, 1, 5, 6\)"),
+        "size": (x[..., :5], r"\(2, 2, 5, 5\)"),
+        "empty": (x[:0], r"\(0, 2, 5, 6\)"),
+        "single precision": (x.float(), "float32"),
+        "integers": (x.long(), "int64"),
+        "meta": (x.to("meta"), "meta"),
+        "nan": (spoilt, "NaN"),
+        "infinite": (endless, "NaN or infinity"),
+        "numpy": (x.numpy(), "ndarray"),
+        "nothing": (None, "NoneType"),
+    }
+
+
+@pytest.mark.parametrize("kind", bad_inputs())
+def test_wrong_inputs(kind: str) -> None:
+    x, told = bad_inputs()[kind]
+    with pytest.raises(QueryError, match=told):
+        sgfi.invert(family(), x)
+
+
+@pytest.mark.parametrize("stage", ["Final", "second", "", None, 1, ["raw"]])
+def test_wrong_stages(stage: Any) -> None:
+    with pytest.raises(QueryError, match="raw"):
+        sgfi.invert(family(), inputs(), stage=stage)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_wrong_terminals(stage: str) -> None:
+    right = torch.randn(2, 5, 3, 3, dtype=torch.float64)
+    nan = right.clone()
+    nan[0, 0, 0, 0] = float("nan")
+    for terminal, told in [
+        (right[:1], r"\(1, 5, 3, 3\)"),
+        (right[:, :4], r"\(2, 4, 3, 3\)"),
+        (right.float(), "float32"),
+        (nan, "NaN"),
+        (right.numpy(), "ndarray"),
+    ]:
+        with pytest.raises(QueryError, match=told):
+            sgfi.invert(family(), inputs(), terminal=terminal, stage=stage)
+
+
+def test_wrong_targets() -> None:
+    with pytest.raises(PlanError, match="Did you mean"):
+        sgfi.invert(family(), inputs(), target="conv22")
+    with pytest.raises(PlanError, match="among the boundaries"):
+        sgfi.invert(family(), inputs(), target="conv1")
+    with pytest.raises(PlanError, match="'v' would repair from"):
+        sgfi.invert(family("nested"), inputs("nested"), target="w")
+
+
+# ------------------------------------------------------------------- what is answered
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize(("target", "upstream"), [(None, {"input", "act1", "conv2"}), ("conv2", {"input", "act1"})])
+def test_states_are_the_input_what_is_upstream_and_the_target(target: str | None, upstream: set, stage: str) -> None:
+    x = inputs()
+    found = sgfi.invert(family(), x, target=target, stage=stage)
+    assert set(found.states) == upstream | {target or "conv3"}
+    assert next(iter(found.states)) == "input" and list(found.states)[-1] == (target or "conv3")
+    assert found.value is found.states["input"] and found.value.shape == x.shape
+    assert found.stage == stage and found.query == sgfi.Query(target)
+    for name, state in found.states.items():
+        assert state.shape[1:] == family().plan.graph.nodes[name].shape[1:]
+        assert state.dtype == x.dtype and not state.requires_grad and not state.is_inference()
+
+
+def test_a_fork_s_branches_beside_the_target_have_no_state() -> None:
+    found = sgfi.invert(family("fork"), inputs("fork"), target="v")
+    assert set(found.states) == {"input", "v"}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_masked_entries_are_exactly_zero(stage: str) -> None:
+    x, huge = inputs(), torch.full((2, 5, 3, 3), 1e300, dtype=torch.float64)
+    found = sgfi.invert(family(), x, channels=[1, 4], coords=[(0, 2), (2, 1)], terminal=huge, stage=stage)
+    keep = torch.zeros(5, 3, 3, dtype=torch.bool)
+    for channel in (1, 4):
+        keep[channel, 0, 2] = keep[channel, 2, 1] = True
+    state = found.states["conv3"]
+    assert torch.equal(state, torch.where(keep, huge, 0.0))
+    whole = sgfi.invert(family(), x, stage=stage).states["conv3"]
+    torch.testing.assert_close(whole, family_forward(x))
+
+
+def family_forward(x: Tensor) -> Tensor:
+    return family().plan.graph.program(("input",), ("conv3",))(x)[0]
+
+
+@pytest.mark.parametrize(
+    ("channels", "coords"),
+    [
+        (torch.tensor([1, 3]), torch.tensor([[0, 1], [2, 2]])),
+        (np.array([1, 3]), np.array([[0, 1], [2, 2]])),
+        ((1, np.int64(3)), [torch.tensor([0, 1]), [2, 2]]),
+        (range(1, 4, 2), ((0, 1), (2, 2))),
+        ({1, 3}, {(0, 1), (2, 2)}),
+    ],
+)
+def test_any_way_of_writing_a_query(channels: Any, coords: Any) -> None:
+    same(
+        sgfi.invert(family(), inputs(), channels=channels, coords=coords),
+        sgfi.invert(family(), inputs(), channels=[1, 3], coords=[(0, 1), (2, 2)]),
+        0,
+    )
+
+
+def test_tokens_take_bare_integers() -> None:
+    x = inputs("tokens")
+    same(sgfi.invert(family("tokens"), x, coords=[0, 3]), sgfi.invert(family("tokens"), x, coords=[(0,), (3,)]), 0)
+    state = sgfi.invert(family("tokens"), x, channels=[2], coords=[3]).states["norm"]
+    assert state[:, 3, 2].all() and state.count_nonzero() == 2
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_sweep_over_targets_is_its_queries_one_by_one(stage: str) -> None:
+    x = inputs()
+    queries = [
+        sgfi.Query(channels=[0]),
+        sgfi.Query("conv2", channels=[0, 2]),
+        sgfi.Query(coords=[(1, 1)]),
+        sgfi.Query("act1", [3], [(4, 5)]),
+        sgfi.Query("conv2"),
+        sgfi.Query("conv3", [0]),
+    ]
+    found = sgfi.sweep(family(), x, queries, stage=stage)
+    assert [one.query for one in found] == queries
+    for one, query in zip(found, queries, strict=True):
+        same(one, sgfi.invert(family(), x, query.target, query.channels, query.coords, stage=stage))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_a_caller_s_gradient_mode_does_not_matter(mode: type, stage: str) -> None:
+    expected = sgfi.invert(family(), inputs(), stage=stage)
+    with mode():
+        x = inputs().clone()
+        found = sgfi.invert(family(), x, stage=stage)
+        swept = sgfi.sweep(family(), x, [sgfi.Query(), sgfi.Query(channels=[0])], stage=stage)[0]
+    same(found, expected, 0)
+    same(swept, expected)
+    assert not found.value.is_inference()
+
+
+def test_an_input_that_wants_a_gradient_is_left_alone() -> None:
+    x = inputs().requires_grad_()
+    found = sgfi.invert(family(), x)
+    assert x.grad is None and x.requires_grad and not found.value.requires_grad
+    x.sum().backward()
+
+
+def test_the_input_is_not_written_to() -> None:
+    x = inputs()
+    kept = x.clone()
+    for stage in STAGES:
+        sgfi.invert(family(), x, stage=stage)
+    assert torch.equal(x, kept)
+
+
+def test_a_terminal_is_masked_and_read_from_elsewhere() -> None:
+    x, other = inputs(), family_forward(tiny("chain").inputs(2, seed=10))
+    found = sgfi.invert(family(), x, channels=[2], terminal=other)
+    assert torch.equal(found.states["conv3"][:, 2], other[:, 2]) and not found.states["conv3"][:, 0].any()
+    own = sgfi.invert(family(), x, terminal=family_forward(x))
+    same(own, sgfi.invert(family(), x))
