@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -27,10 +28,17 @@ class Inverse:
     """(B, ...) the state at the input, at every node in between that has one, and at the target."""
     query: Query
     stage: str
-    share: Tensor | None = None
-    """(B, *input coordinates) in 0..1: how much of each place's prior variance the query determines, where known."""
     ridge: Tensor | None = None
     """(B,) the ridge of the solve, where one was made for this input."""
+    measure_share: Callable[[], Tensor] | None = field(default=None, repr=False)
+
+    @cached_property
+    def share(self) -> Tensor | None:
+        """(B, *input coordinates) in 0..1: how much of each place's prior variance the query determines, where known.
+
+        Worked out when it is first read.
+        """
+        return None if self.measure_share is None else self.measure_share()
 
     def __repr__(self) -> str:
         return f"<Inverse of {str(self.query) or 'the whole target'}, {self.stage}, {tuple(self.value.shape)}>"
@@ -57,7 +65,10 @@ class Estimator(Protocol):
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> list[Inverse]:
-        """Checked queries on one and the same target, at a checked batch of inputs."""
+        """Checked queries on one and the same target, at a checked batch of inputs.
+
+        ``terminal`` replaces the target's state, ``(B, ...)`` for all queries or ``(Q, B, ...)`` one for each.
+        """
 
     def describe(self) -> dict[str, Any]:
         """JSON-able: what kind of estimator this is and how it was set up."""
@@ -77,9 +88,10 @@ def spread(names: Sequence[str], count: int) -> list[str]:
     return list(dict.fromkeys(names[last - step] for step in reversed(steps)))
 
 
-def checked_terminal(terminal: Tensor, state: Tensor) -> Tensor:
-    """A replacement of the target's state, of its shape, dtype and device."""
-    if not isinstance(terminal, Tensor) or terminal.shape != state.shape or terminal.dtype != state.dtype:
+def checked_terminal(terminal: Tensor, state: Tensor, queries: int = 1) -> Tensor:
+    """A replacement of the target's state, of its shape, dtype and device, or one for each query: (Q, B, ...)."""
+    shapes = (state.shape, (queries, *state.shape))
+    if not isinstance(terminal, Tensor) or terminal.shape not in shapes or terminal.dtype != state.dtype:
         got = f"{terminal.dtype} {tuple(terminal.shape)}" if isinstance(terminal, Tensor) else type(terminal).__name__
         raise QueryError(
             f"a terminal of the target's {state.dtype} {tuple(state.shape)}", got, "Shape and dtype must match."

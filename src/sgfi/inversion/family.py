@@ -95,7 +95,9 @@ class MapFamily:
 
         def selected(state: Tensor) -> Tensor:
             """P_{S,Q} H_T; a masked entry is exactly zero even where H_T is huge."""
-            state = checked_terminal(terminal, state) if terminal is not None else state
+            if terminal is not None:
+                own = checked_terminal(terminal, state, len(queries))
+                state = own.squeeze(0) if single and own.dim() > state.dim() else own
             return torch.where(selector, state, torch.zeros((), dtype=state.dtype, device=state.device))
 
         if stage == "raw":

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
-from sgfi.graph import check_input
+from sgfi.graph import Node, check_input
 from sgfi.inversion.estimator import STAGES, Estimator, Inverse
 from sgfi.inversion.query import Coord, Query
 
@@ -42,7 +42,10 @@ def sweep(
     terminal: Tensor | None = None,
     stage: str = "final",
 ) -> list[Inverse]:
-    """Many queries on one batch of inputs; queries on one target share its forward and linearisation."""
+    """Many queries on one batch of inputs; queries on one target share its forward and linearisation.
+
+    ``terminal`` replaces the target's state for all queries, ``(B, ...)``, or has one for each, ``(Q, B, ...)``.
+    """
     if isinstance(estimator, type) or not callable(getattr(estimator, "answer", None)):
         raise QueryError(
             "an estimator", type(estimator).__name__, "Pass what sgfi.calibrate, sgfi.load or sgfi.natural returned."
@@ -51,14 +54,20 @@ def sweep(
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
     asked = _checked_queries(queries)
-    by_target: dict[str, list[int]] = {}
+    by_target: dict[Node, list[int]] = {}
     for index, query in enumerate(asked):
-        by_target.setdefault(estimator.node(query.target).name, []).append(index)
+        by_target.setdefault(estimator.node(query.target), []).append(index)
     answers: dict[int, Inverse] = {}
-    for indices in by_target.values():
+    for node, indices in by_target.items():
         group = [asked[index] for index in indices]
-        answers.update(zip(indices, estimator.answer(x, group, terminal, stage), strict=True))
+        answers.update(zip(indices, estimator.answer(x, group, _part(terminal, indices, node), stage), strict=True))
     return [answers[index] for index in range(len(asked))]
+
+
+def _part(terminal: Tensor | None, indices: list[int], node: Node) -> Tensor | None:
+    """The terminals of some queries, where each has its own."""
+    own = isinstance(terminal, Tensor) and terminal.dim() == len(node.shape) + 1 and len(terminal) > max(indices)
+    return terminal[indices] if own else terminal  # type: ignore[index]
 
 
 def _checked_queries(queries: Sequence[Query]) -> list[Query]:

@@ -1,0 +1,132 @@
+"""What to see beside every picture: a random target, another input's target, the neighbours' answers.
+
+A picture that answers its query changes with the target. Three controls are made by the same solve at the same
+operating point, and compared with the answer by cosine:
+
+random
+    the target is Gaussian noise of the same length. Near zero for an answer; near one where any target gives this
+    picture, which then shows the operating point and not the feature.
+swapped
+    the target is another input's. High where the operating point decides more than the target.
+neighbours
+    the mean absolute cosine with the answers of neighbouring queries (other channels, adjacent cells). High where
+    the picture is not the query's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from sgfi.errors import QueryError
+from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.graph import Node
+from sgfi.inversion import Estimator, Inverse, Query, sweep
+
+OPERATING_POINT = 0.5
+"""Absolute cosine with a random target's picture from which on the operating point is said to speak."""
+ALIKE = 0.7
+"""Likeness to the neighbours' answers from which on a picture is said not to be the query's own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Trust:
+    """An answer with its controls, one number an input."""
+
+    inverse: Inverse
+    random: Tensor
+    """(B,) cosine of a random target's picture with the answer."""
+    swapped: Tensor | None
+    """(B,) the same for another input's target; ``None`` where there is no other input."""
+    neighbours: Tensor | None
+    """(B,) mean absolute cosine with the neighbours' answers; ``None`` where the query has none."""
+    controls: dict[str, Tensor]
+    """Label -> (B, *input): the controls' pictures."""
+
+    def sentence(self, index: int = 0) -> str:
+        """What the controls say about one input's picture, in plain words."""
+        random = float(self.random[index])
+        if abs(random) > OPERATING_POINT:
+            return (
+                f"This is a picture of the operating point, not of the feature: a random target gives nearly the same "
+                f"(cosine {random:.2f})."
+            )
+        alike = None if self.neighbours is None else float(self.neighbours[index])
+        if alike is not None and alike > ALIKE:
+            return (
+                f"The picture follows the target (random target: cosine {random:.2f}) but is hardly this query's own: "
+                f"its neighbours' answers look alike (cosine {alike:.2f})."
+            )
+        neighbours = "" if alike is None else f", neighbours {alike:.2f}"
+        return f"The picture answers the query (cosine with a random target's picture {random:.2f}{neighbours})."
+
+
+@torch.no_grad()
+def trust(estimator: Estimator, x: Tensor, query: Query, *, others: Tensor | None = None, seed: int = 0) -> Trust:
+    """The answer to a query with its three controls, in one sweep.
+
+    ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)``; by default each input's neighbour in the
+    batch, where there is one.
+    """
+    node = estimator.node(query.target)
+    query = query.toward(node.name)
+    (inverse,) = sweep(estimator, x, [query])
+    state = inverse.states[node.name]
+    terminals = {"random target": _noise_like(state, query.mask(node, x.device), seed)}
+    if others is not None or len(x) > 1:
+        elsewhere = sweep(estimator, others, [query])[0].states[node.name] if others is not None else state.roll(1, 0)
+        terminals["another input's target"] = elsewhere
+    pictures = {
+        label: answer.value
+        for label, answer in zip(
+            terminals,
+            sweep(estimator, x, [query] * len(terminals), terminal=torch.stack(list(terminals.values()))),
+            strict=True,
+        )
+    }
+    near = neighbours(query, node)
+    alike = [pixel_cosine(answer.value, inverse.value).abs() for answer in (sweep(estimator, x, near) if near else ())]
+    scores = {label: pixel_cosine(picture, inverse.value) for label, picture in pictures.items()}
+    return Trust(
+        inverse,
+        scores["random target"],
+        scores.get("another input's target"),
+        torch.stack(alike).mean(0) if alike else None,
+        pictures,
+    )
+
+
+def neighbours(query: Query, node: Node, count: int = 4) -> list[Query]:
+    """Queries like this one beside it: shifted cells, other groups of as many channels; none for a whole tensor."""
+    if query.coords is not None:
+        shifted = [_shifted(query, node, step) for step in product((-1, 0, 1), repeat=len(node.coord_shape))]
+        near = [other for other in shifted if other is not None and set(other.coords or ()) != set(query.coords)]
+        return near[:: max(1, len(near) // count)][:count]
+    if query.channels is not None and 2 * len(query.channels) <= node.channels:
+        width, own = len(query.channels), set(query.channels)
+        rest = [channel for channel in range(node.channels) if channel not in own]
+        starts = [index * (len(rest) - width) // max(1, count - 1) for index in range(count)]
+        groups = dict.fromkeys(tuple(rest[start : start + width]) for start in starts)
+        return [Query(query.target, group) for group in groups]
+    return []
+
+
+def _shifted(query: Query, node: Node, step: Sequence[int]) -> Query | None:
+    """The query moved by a step; ``None`` where it would leave the tensor."""
+    moved = [tuple(at + by for at, by in zip(coord, step, strict=True)) for coord in query.checked_coords(node) or ()]
+    inside = all(0 <= at < size for coord in moved for at, size in zip(coord, node.coord_shape, strict=True))
+    return Query(query.target, query.channels, moved) if inside else None
+
+
+def _noise_like(state: Tensor, mask: Tensor, seed: int) -> Tensor:
+    """Gaussian noise where the query looks, as long as the state."""
+    if not torch.isfinite(state).all():
+        raise QueryError("a finite target", "NaN or infinity", "Look for overflow in the model.")
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(state.shape, generator=generator, dtype=torch.float64).to(state) * mask
+    lengths = [side.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1)) for side in (state, noise)]
+    return noise * (lengths[0] / lengths[1].clamp_min(1e-30))
