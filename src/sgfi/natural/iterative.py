@@ -10,7 +10,7 @@ from torch import Tensor
 from sgfi.natural.covariance import Prior
 from sgfi.natural.exact import scaled
 from sgfi.natural.jacobian import Jacobian
-from sgfi.natural.solution import Solution, Solver, norms, products
+from sgfi.natural.solution import Solution, Solver, norms, products, projected
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Systems:
         return Systems(self.jacobian, self.prior, self.masks[chosen], self.ridge[chosen], scale)
 
     def masked(self, stack: Tensor) -> Tensor:
-        """P: a masked number is exactly zero."""
-        return torch.where(self.masks, stack, torch.zeros((), dtype=stack.dtype, device=stack.device))
+        """``P c``"""
+        return projected(self.masks, stack)
 
     def back(self, masked: Tensor) -> Tensor:
         """``S J* P c`` of cotangents that are masked already: (Q, B, *input)."""
@@ -101,8 +101,7 @@ def systems(
     """
     selector = masks.unsqueeze(1)  # (Q, 1, *target)
     axes = tuple(range(2, selector.dim()))
-    within = torch.where(selector, response, torch.zeros((), dtype=response.dtype, device=response.device))
-    ridge = scaled(relative, within.sum(axes) / selector.sum(axes))
+    ridge = scaled(relative, projected(selector, response).sum(axes) / selector.sum(axes))
     if channel_axis is None:
         return Systems(jacobian, prior, selector, ridge, None)
     coords = tuple(axis for axis in range(1, response.dim()) if axis != channel_axis)

@@ -20,7 +20,7 @@ from sgfi.natural.jacobian import Jacobian, jacobian
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_share, perturbations
-from sgfi.natural.solution import Solution, Solver
+from sgfi.natural.solution import Solution, Solver, projected
 from sgfi.natural.solve import Problem
 from sgfi.spectral import Basis, Partition, operator_named
 
@@ -129,8 +129,7 @@ class NaturalInverse:
             problem = self._problem(part, site)
             given = None if terminal is None else terminal[start : start + len(part)]
             registered = self._registered(part, problem.jacobian, site.name) if given is None else given
-            zero = torch.zeros((), dtype=registered.dtype, device=registered.device)
-            targets = torch.where(masks.unsqueeze(1), registered, zero)  # (Q, B, *target)
+            targets = projected(masks.unsqueeze(1), registered)  # (Q, B, *target)
             solved = problem.solve(masks, targets) if stage == "final" else _pulled(problem, targets, stage)
             for number, (solution, share) in enumerate(solved):
                 pieces[number].append((targets[number], solution, share))

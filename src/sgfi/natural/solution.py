@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
@@ -51,6 +52,11 @@ class Solution:
     """(Q, B) float64: of the linear system, relative to its right-hand side."""
     steps: Tensor
     """(Q, B) conjugate-gradient steps taken; zero for an exact solve."""
+
+
+def projected(mask: Tensor, stack: Tensor) -> Tensor:
+    """P: a number outside the mask is exactly zero, even where it was huge."""
+    return torch.where(mask, stack, torch.zeros((), dtype=stack.dtype, device=stack.device))
 
 
 def norms(stack: Tensor) -> Tensor:
