@@ -1,0 +1,131 @@
+"""The prior of tokens and of plain vectors: one channel covariance at every position, none between positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from sgfi.errors import DataError
+from sgfi.natural.covariance import Prior, scalar
+from sgfi.natural.moments import Moments
+
+FLOOR = 1e-6
+"""Smallest variance of any direction, relative to the mean variance: a covariance must be positive definite."""
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelPrior(Prior):
+    """Block diagonal over positions: what one position says never reaches another, so causality is exact."""
+
+    centre: Tensor
+    """(D,) the mean at every position; its dtype is that of the inputs."""
+    covariance: Tensor
+    """(D, D) float64"""
+    shape: tuple[int, ...]
+    """(D,), or with coordinates such as (L, D)."""
+    channel_axis: int
+    _tables: dict = field(repr=False, default_factory=dict)
+
+    @cached_property
+    def mean(self) -> Tensor:  # type: ignore[override]
+        return self._spread(self.centre)
+
+    @cached_property
+    def variance(self) -> Tensor:  # type: ignore[override]
+        return self._spread(self.covariance.diagonal())
+
+    @cached_property
+    def root_covariance(self) -> Tensor:
+        """(D, D) float64: the symmetric root."""
+        values, vectors = torch.linalg.eigh(self.covariance)
+        return (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
+
+    def apply(self, tensor: Tensor) -> Tensor:
+        return self._multiplied(tensor, "covariance")
+
+    def root(self, tensor: Tensor) -> Tensor:
+        return self._multiplied(tensor, "root_covariance")
+
+    def resized(self, shape: tuple[int, ...]) -> ChannelPrior:
+        shape = tuple(shape)
+        if len(shape) != len(self.shape) or shape[self.channel_axis - 1] != len(self.centre) or min(shape) < 1:
+            raise DataError(
+                f"a shape like {self.shape}, with {len(self.centre)} channels", str(shape), "Only positions may change."
+            )
+        return replace(self, shape=shape)
+
+    def mapped(self, matrix: Tensor, offset: Tensor) -> ChannelPrior:
+        matrix = matrix.to(torch.float64)
+        shape = list(self.shape)
+        shape[self.channel_axis - 1] = len(matrix)
+        centre = (matrix @ self.centre.to(torch.float64) + offset.to(torch.float64)).to(self.centre.dtype)
+        covariance = matrix @ self.covariance @ matrix.mT
+        return replace(self, centre=centre, covariance=covariance, shape=tuple(shape), _tables={})
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {
+            "centre": self.centre,
+            "covariance": self.covariance,
+            "shape": torch.tensor(self.shape),
+            "channel_axis": torch.tensor(self.channel_axis),
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> ChannelPrior:
+        shape = tuple(tensors["shape"].tolist())
+        return cls(tensors["centre"], tensors["covariance"], shape, scalar(tensors, "channel_axis"))
+
+    @classmethod
+    def fitted(
+        cls, moments: Moments, shift: Tensor, shape: tuple[int, ...], channel_axis: int, dtype: torch.dtype
+    ) -> ChannelPrior:
+        """From one group of moments about ``shift``, shrunk."""
+        covariance = moments.centred().shrunk()[0]
+        return cls((moments.mean[0] + shift).to(dtype), _definite(covariance), tuple(shape), channel_axis)
+
+    def _spread(self, numbers: Tensor) -> Tensor:
+        """(D,) at every position."""
+        axes = [-1 if axis == self.channel_axis else 1 for axis in range(1, 1 + len(self.shape))]
+        return numbers.reshape(axes).expand(self.shape)
+
+    def _multiplied(self, tensor: Tensor, name: str) -> Tensor:
+        self._check_shape(tensor)
+        key = name, tensor.dtype, tensor.device
+        if key not in self._tables:
+            self._tables[key] = getattr(self, name).to(device=tensor.device, dtype=tensor.dtype)
+        channel = self.channel_axis - 1 - len(self.shape)
+        return torch.movedim(torch.movedim(tensor, channel, -1) @ self._tables[key], -1, channel)
+
+
+def embedding_prior(table: Tensor, length: int, counts: Tensor | None = None) -> ChannelPrior:
+    """Of token embeddings ``(length, D)``: mean and covariance of the rows of ``table`` (V, D).
+
+    ``counts`` (V,) says how often each token occurs in a corpus; without it every token counts alike.
+    """
+    if not isinstance(table, Tensor) or table.dim() != 2 or len(table) < 2 or not table.is_floating_point():
+        got = str(tuple(table.shape)) if isinstance(table, Tensor) else type(table).__name__
+        raise DataError("an embedding table (tokens, width)", got, "Pass lm.get_input_embeddings().weight.")
+    weights = torch.ones(len(table)) if counts is None else torch.as_tensor(counts)
+    weights = weights.to(torch.float64)
+    if weights.shape != (len(table),) or not torch.isfinite(weights).all() or (weights < 0).any():
+        raise DataError(f"{len(table)} counts, none negative", str(tuple(weights.shape)), "Give one per token.")
+    if (weights > 0).sum() < 2 or length < 1:
+        raise DataError("at least two tokens that occur and one position", "fewer", "Count a larger corpus.")
+    rows = table.detach().cpu().to(torch.float64)
+    weights = weights.cpu() / weights.sum()
+    centre = weights @ rows
+    deviations = rows - centre
+    covariance = (deviations * weights.unsqueeze(1)).mT @ deviations
+    return ChannelPrior(centre.to(table.dtype), _definite(covariance), (length, rows.shape[1]), 2)
+
+
+def _definite(covariance: Tensor) -> Tensor:
+    level = covariance.diagonal().mean()
+    if not level > 0:
+        raise DataError("inputs that vary", "constant ones", "Give real samples.")
+    covariance = (covariance + covariance.mT) / 2
+    return covariance + FLOOR * level * torch.eye(len(covariance), dtype=covariance.dtype)

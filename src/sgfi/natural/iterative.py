@@ -1,0 +1,115 @@
+"""Large queries: conjugate gradients on the same systems, many at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgfi.natural.covariance import Prior
+from sgfi.natural.exact import scaled
+from sgfi.natural.jacobian import Jacobian
+from sgfi.natural.solution import Solution, Solver, norms, products, projected
+
+
+@dataclass(frozen=True, eq=False)
+class Systems:
+    """``P J S J* P + lambda I`` of Q queries on B inputs, as an operator."""
+
+    jacobian: Jacobian
+    prior: Prior
+    masks: Tensor
+    """(Q, 1, *target) bool: P."""
+    ridge: Tensor
+    """(Q, B) float64: lambda."""
+    scale: Tensor | None
+    """(Q, B, *target) what the preconditioner divides by; ``None`` for none."""
+
+    def __getitem__(self, chosen: Tensor) -> Systems:
+        """The systems of some queries."""
+        scale = None if self.scale is None else self.scale[chosen]
+        return Systems(self.jacobian, self.prior, self.masks[chosen], self.ridge[chosen], scale)
+
+    def masked(self, stack: Tensor) -> Tensor:
+        """``P c``"""
+        return projected(self.masks, stack)
+
+    def back(self, masked: Tensor) -> Tensor:
+        """``S J* P c`` of cotangents that are masked already: (Q, B, *input)."""
+        return self.prior.apply(self.jacobian.pull(masked))
+
+    def preconditioned(self, stack: Tensor) -> Tensor:
+        return stack if self.scale is None else stack / self.scale
+
+    def solve(self, targets: Tensor, solver: Solver) -> Solution:
+        """For one right-hand side ``(B, *target)`` each, stacked along the query axis.
+
+        Every system stops by itself, so that its answer does not depend on its neighbours. Conjugate gradients
+        are linear in the target only as far as they have converged.
+        """
+        rest = self.masked(targets)
+        value = rest.new_zeros(len(rest), *self.jacobian.input_shape)
+        length = norms(rest)
+        residual = torch.where(length > 0, 1.0, torch.zeros_like(length))
+        steps = torch.zeros_like(length, dtype=torch.int64)
+        direction = self.preconditioned(rest).clone()
+        energy = products(rest, direction)
+        for _ in range(solver.steps):
+            active = residual > solver.tolerance  # (Q, B)
+            chosen = torch.nonzero(active.any(1)).flatten()
+            if not len(chosen):
+                break
+            some = self if len(chosen) == len(active) else self[chosen]
+            ahead = direction[chosen]
+            back = some.back(ahead)
+            curved = some.masked(self.jacobian.push(back)) + _times(some.ridge, ahead)
+            bend = products(ahead, curved)
+            moving = active[chosen] & (bend > 0)
+            stride = torch.where(moving, energy[chosen] / bend.clamp(min=torch.finfo(bend.dtype).tiny), 0.0)
+            value[chosen] += _times(stride, back)
+            left = rest[chosen] - _times(stride, curved)
+            rest[chosen] = left
+            scaled_rest = some.preconditioned(left)
+            after = products(left, scaled_rest)
+            turn = torch.where(moving, after / energy[chosen].clamp(min=torch.finfo(bend.dtype).tiny), 0.0)
+            direction[chosen] = scaled_rest + _times(turn, ahead)
+            energy[chosen] = after
+            residual[chosen] = torch.where(moving, norms(left) / length[chosen], residual[chosen])
+            steps[chosen] += moving
+            if not moving.any():
+                break
+        return Solution(value, self.ridge, residual, steps)
+
+
+def responses(jacobian: Jacobian, prior: Prior, probes: int, seed: int = 0) -> Tensor:
+    """(B, *target) float64: an estimate of ``diag(J S J*)``, the mean square of J over draws from the prior.
+
+    Every input sees the same draws: what is estimated for it does not depend on the batch it stands in.
+    """
+    draws = prior.draw(probes, jacobian.local.source, seed).unsqueeze(1)  # (K, 1, *input)
+    pushed = jacobian.push(draws.expand(-1, *jacobian.input_shape))
+    return pushed.double().square().mean(0)
+
+
+def systems(
+    jacobian: Jacobian, prior: Prior, masks: Tensor, relative: float, response: Tensor, channel_axis: int | None
+) -> Systems:
+    """Systems of masks ``(Q, *target)``; lambda is ``relative`` to the mean ``response`` of a query.
+
+    With a ``channel_axis`` of the target the preconditioner is the mean response of each channel, plus lambda.
+    """
+    selector = masks.unsqueeze(1)  # (Q, 1, *target)
+    axes = tuple(range(2, selector.dim()))
+    ridge = scaled(relative, projected(selector, response).sum(axes) / selector.sum(axes))
+    if channel_axis is None:
+        return Systems(jacobian, prior, selector, ridge, None)
+    coords = tuple(axis for axis in range(1, response.dim()) if axis != channel_axis)
+    by_channel = response.mean(coords, keepdim=True) if coords else response
+    scale = by_channel.expand_as(response) + ridge.reshape(*ridge.shape, *[1] * (response.dim() - 1))
+    return Systems(jacobian, prior, selector, ridge, scale.to(jacobian.local.source.dtype))
+
+
+def _times(numbers: Tensor, stack: Tensor) -> Tensor:
+    """(Q, B) times (Q, B, ...), in the stack's dtype."""
+    return numbers.to(stack.dtype).reshape(*numbers.shape, *[1] * (stack.dim() - 2)) * stack

@@ -1,0 +1,90 @@
+"""The derivative from the input to one tensor of the model, at the input or averaged along a path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from sgfi.graph import Linearisation, LocalMap, TensorGraph
+from sgfi.natural.path import Path
+
+MEMORY = 2**29
+"""Bytes that the largest stacked activation may take: more derivatives than fit go one chunk after another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Jacobian:
+    """J of a batch: the weighted mean of the derivatives at m points of each input.
+
+    Law: ``<push(t), c> = <t, pull(c)>``. Tangents and cotangents have a leading query axis, ``(Q, B, ...)``.
+    """
+
+    local: LocalMap
+    """Of ``m B`` inputs: all first points, then all second ones."""
+    weights: Tensor
+    """(m,)"""
+    batch: int
+    chunk: int
+    """Tangents or cotangents that go through the model at once."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """(B, ...)"""
+        return (self.batch, *self.local.source.shape[1:])
+
+    @property
+    def target_shape(self) -> tuple[int, ...]:
+        """(B, ...)"""
+        return (self.batch, *self.local.outputs[0].shape[1:])
+
+    def push(self, tangents: Tensor) -> Tensor:
+        """``J t``: (Q, B, *input) -> (Q, B, *target)."""
+
+        def pushed(part: Tensor) -> Tensor:
+            return self._averaged(self.local.jvp(self._repeated(part))[0], self.weights)
+
+        return self._chunked(pushed, tangents)
+
+    def pull(self, cotangents: Tensor) -> Tensor:
+        """``J* c``: (Q, B, *target) -> (Q, B, *input)."""
+
+        def pulled(part: Tensor) -> Tensor:
+            return self._averaged(self.local.vjp([self._repeated(part)]), self.weights)
+
+        return self._chunked(pulled, cotangents)
+
+    def _repeated(self, stack: Tensor) -> Tensor:
+        """(Q, B, ...) -> (Q, m B, ...): the same at every point."""
+        points = len(self.weights)
+        if points == 1:
+            return stack
+        return stack.unsqueeze(1).expand(-1, points, *stack.shape[1:]).flatten(1, 2)
+
+    def _averaged(self, stack: Tensor, weights: Tensor) -> Tensor:
+        """(Q, m B, ...) -> (Q, B, ...)."""
+        if len(weights) == 1:
+            return stack
+        return torch.tensordot(weights, stack.unflatten(1, (len(weights), self.batch)), ([0], [1]))
+
+    def _chunked(self, function: Callable[[Tensor], Tensor], stack: Tensor) -> Tensor:
+        if len(stack) <= self.chunk:
+            return function(stack)
+        return torch.cat([function(part) for part in stack.split(self.chunk)])
+
+
+def jacobian(graph: TensorGraph, target: str, x: Tensor, mu: Tensor, path: Path) -> Jacobian:
+    """J from the input to ``target`` for a batch ``(B, ...)``, along ``path`` from ``mu`` (one input's shape)."""
+    points, weights = path.at(x, mu)
+    local = Linearisation(graph, {"input": [target]}, points.flatten(0, 1)).at("input")
+    bytes_each = widest(graph, target) * len(points) * len(x) * x.element_size()
+    return Jacobian(local, weights, len(x), max(1, MEMORY // bytes_each))
+
+
+def widest(graph: TensorGraph, target: str) -> int:
+    """Numbers of one input in the largest tensor on the way to ``target``."""
+    names = [*graph.ancestors(target), target]
+    return max(prod(size for size in graph.nodes[name].shape if isinstance(size, int)) for name in names)

@@ -1,0 +1,69 @@
+"""What a solve returns, and how it may be carried out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgfi.errors import QueryError
+
+PRECONDITIONERS = ("diagonal", "none")
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How the linear systems of a natural inverse are solved."""
+
+    steps: int = 20
+    """Most conjugate-gradient steps; each takes one VJP and one JVP."""
+    tolerance: float = 0.01
+    """A system stops at this residual, relative to its target."""
+    exact_up_to: int = 256
+    """Queries that select at most this many numbers are solved by a Cholesky factorisation."""
+    probes: int = 8
+    """Draws from the prior, one JVP each, that estimate the mean response where it is not known exactly."""
+    preconditioner: str = "diagonal"
+    """``"diagonal"``: the mean response of each channel, from the same draws; or ``"none"``."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("steps", 1), ("exact_up_to", 0), ("probes", 1)):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise QueryError(f"{name} of at least {least}", repr(number), "Give a whole number.")
+        if not 0 < self.tolerance < 1:
+            raise QueryError("a tolerance between 0 and 1", repr(self.tolerance), "0.01 is usual.")
+        if self.preconditioner not in PRECONDITIONERS:
+            raise QueryError(
+                f"a preconditioner among {list(PRECONDITIONERS)}", repr(self.preconditioner), "Choose one of these."
+            )
+
+
+@dataclass(frozen=True)
+class Solution:
+    """``S J* P (P J S J* P + lambda I)^-1 t`` for Q right-hand sides and how well the system was solved."""
+
+    value: Tensor
+    """(Q, B, *input)"""
+    ridge: Tensor
+    """(Q, B) float64: lambda."""
+    residual: Tensor
+    """(Q, B) float64: of the linear system, relative to its right-hand side."""
+    steps: Tensor
+    """(Q, B) conjugate-gradient steps taken; zero for an exact solve."""
+
+
+def projected(mask: Tensor, stack: Tensor) -> Tensor:
+    """P: a number outside the mask is exactly zero, even where it was huge."""
+    return torch.where(mask, stack, torch.zeros((), dtype=stack.dtype, device=stack.device))
+
+
+def norms(stack: Tensor) -> Tensor:
+    """(Q, B, ...) -> (Q, B) float64: Euclidean length."""
+    return products(stack, stack).sqrt()
+
+
+def products(one: Tensor, other: Tensor) -> Tensor:
+    """(Q, B, ...) twice -> (Q, B) float64: inner products."""
+    return (one.double().flatten(2) * other.double().flatten(2)).sum(2)

@@ -1,0 +1,94 @@
+"""Answers of several queries on one target: each by the route that suits its size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from sgfi.natural.covariance import Prior
+from sgfi.natural.exact import ExactSystem, Rows
+from sgfi.natural.iterative import Systems, responses, systems
+from sgfi.natural.jacobian import Jacobian
+from sgfi.natural.solution import Solution, Solver
+
+ROWS_MEMORY = 2**30
+"""Bytes of written-out rows: queries that fit in together share the rows they have in common."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """``value = S J* P (P J S J* P + lambda I)^-1 t`` at one batch and target, still without P and t."""
+
+    jacobian: Jacobian
+    prior: Prior
+    ridge: float
+    """lambda, relative to the mean response ``trace(P J S J* P) / rank P``: never dependent on t."""
+    solver: Solver
+    channel_axis: int
+    """Of the target."""
+
+    def solve(self, masks: Tensor, targets: Tensor) -> list[tuple[Solution, Tensor | None]]:
+        """By query: the solution, Q = 1, and the exact share ``(B, *coordinates)`` where rows were written out.
+
+        ``masks`` (Q, *target) bool, ``targets`` (Q, B, *target).
+        """
+        small = [number for number, mask in enumerate(masks) if int(mask.sum()) <= self.solver.exact_up_to]
+        large = [number for number in range(len(masks)) if number not in set(small)]
+        answers: dict[int, tuple[Solution, Tensor | None]] = {}
+        for number, system in self.exact_systems(masks, small):
+            answers[number] = system.solve(targets[number : number + 1]), system.share()
+        if large:
+            response = self.response()
+            for some in _chunks(large, self.jacobian.chunk):
+                whole = self.systems(masks[some], response).solve(targets[some], self.solver)
+                for row, number in enumerate(some):
+                    answers[number] = _row(whole, row), None
+        return [answers[number] for number in range(len(masks))]
+
+    def exact_systems(self, masks: Tensor, numbers: Sequence[int]) -> Iterator[tuple[int, ExactSystem]]:
+        """The factorised systems of some queries; rows in common are pulled back once."""
+        for some in self._together(masks, numbers):
+            union = torch.nonzero(masks[some].any(0).flatten()).flatten()
+            rows = Rows.of(self.jacobian, self.prior, union)
+            for number in some:
+                yield number, rows.system(masks[number], self.ridge)
+
+    def response(self) -> Tensor:
+        """(B, *target) float64: the estimated diagonal of ``J S J*``."""
+        return responses(self.jacobian, self.prior, self.solver.probes)
+
+    def systems(self, masks: Tensor, response: Tensor | None = None) -> Systems:
+        """The systems of masks ``(Q, *target)`` for conjugate gradients."""
+        axis = self.channel_axis if self.solver.preconditioner == "diagonal" else None
+        response = self.response() if response is None else response
+        return systems(self.jacobian, self.prior, masks, self.ridge, response, axis)
+
+    def _together(self, masks: Tensor, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """Neighbouring queries whose rows, taken together, fit into memory."""
+        element = self.jacobian.local.source.element_size()
+        most = max(1, ROWS_MEMORY // (prod(self.jacobian.input_shape) * element))
+        group: list[int] = []
+        union = torch.zeros_like(masks[0])
+        for number in numbers:
+            joined = union | masks[number]
+            if group and int(joined.sum()) > min(most, max(self.solver.exact_up_to, int(masks[number].sum()))):
+                yield group
+                group, joined = [], masks[number]
+            group, union = [*group, number], joined
+        if group:
+            yield group
+
+
+def _chunks(numbers: Sequence[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(numbers), size):
+        yield list(numbers[start : start + size])
+
+
+def _row(solution: Solution, row: int) -> Solution:
+    """One query of a stacked solution, still with its query axis."""
+    part = slice(row, row + 1)
+    return Solution(solution.value[part], solution.ridge[part], solution.residual[part], solution.steps[part])

@@ -1,0 +1,193 @@
+"""The natural inverse against dense formulas: value, share and lambda, for every kind of query."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from sgfi.errors import SgfiError
+from sgfi.inversion import Query
+from sgfi.natural import lens as module
+from sgfi.natural.lens import NaturalInverse, natural
+from sgfi.natural.path import Path
+from sgfi.natural.solution import Solver
+from tests.analytic import captured, tiny
+from tests.natural.dense import QUERIES, TIGHT, dense_of, fitted_prior, lens_of, query_of
+from tests.oracle import evaluate
+
+CASES = [(name, number) for name, queries in QUERIES.items() for number in range(len(queries))]
+
+
+def assert_dense(lens: NaturalInverse, name: str, query: Query, x: Tensor) -> None:
+    """Value, share and lambda of every input of a batch."""
+    (answer,) = lens.answer(x, [query])
+    mu = lens.prior.mean
+    for number in range(len(x)):
+        one = x[number : number + 1]
+        dense = dense_of(lens, name, query, one)
+        t = dense.J @ (one - mu).flatten()
+        if lens.target_value == "difference":
+            both = evaluate(tiny(name), torch.cat([one, mu.unsqueeze(0)]))[tiny(name).target]
+            t = (both[0] - both[1]).flatten()
+        expected = (dense.estimator @ t).reshape(one[0].shape)
+        torch.testing.assert_close(answer.value[number], expected, rtol=0, atol=1e-8)
+        share = dense.share(one.shape[1:], lens.prior.channel_axis)
+        torch.testing.assert_close(answer.share[number], share, rtol=0, atol=1e-8)
+        assert float(answer.ridge[number]) == pytest.approx(dense.ridge, rel=1e-10)
+        projected = (dense.P * t).reshape(answer.states[tiny(name).target][number].shape)
+        torch.testing.assert_close(answer.states[tiny(name).target][number], projected, rtol=0, atol=1e-10)
+    assert answer.share_is_exact and answer.residual.max() < 1e-8 and answer.states["input"] is answer.value
+
+
+@pytest.mark.parametrize(("name", "number"), CASES)
+def test_value_share_and_lambda_are_the_dense_ones(name: str, number: int) -> None:
+    for jacobian in ("point", "path"):
+        assert_dense(lens_of(name, jacobian), name, query_of(name, number), tiny(name).inputs(2, seed=3))
+
+
+@pytest.mark.parametrize("rule", ["gauss", "midpoint"])
+def test_other_settings_are_the_dense_ones(rule: str) -> None:
+    lens = lens_of("chain", Path(2, rule), ridge=0.3, target_value="difference")
+    assert_dense(lens, "chain", query_of("chain", 1), tiny("chain").inputs(2, seed=3))
+
+
+@pytest.mark.parametrize("preconditioner", ["none", "diagonal"])
+@pytest.mark.parametrize(("name", "number"), [("chain", 0), ("chain", 1), ("tokens", 1), ("vector", 1)])
+def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, preconditioner: str) -> None:
+    """At the same lambda: it is estimated from draws where rows are not written out, so it is read off the answer."""
+    lens, query = lens_of(name, solver=replace(TIGHT, preconditioner=preconditioner)), query_of(name, number)
+    x = tiny(name).inputs(2, seed=3)
+    (answer,) = lens.answer(x, [query])
+    assert answer.residual.max() <= 1e-13 and answer.steps.min() > 0 and not answer.share_is_exact
+    for place in range(len(x)):
+        dense = dense_of(lens, name, query, x[place : place + 1])
+        relative = lens.ridge * float(answer.ridge[place]) / dense.ridge
+        assert 0.2 * lens.ridge < relative < 5 * lens.ridge
+        dense = replace(dense, relative=relative)
+        expected = dense.estimator @ dense.J @ (x[place] - lens.prior.mean).flatten()
+        torch.testing.assert_close(answer.value[place].flatten(), expected, rtol=0, atol=1e-8)
+
+
+def test_the_estimated_share_comes_near_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE_DRAWS", 400)
+    x, query = tiny("chain").inputs(1, seed=3), query_of("chain", 1)
+    (answer,) = lens_of("chain", solver=replace(TIGHT, tolerance=1e-3)).answer(x, [query])
+    dense = dense_of(lens_of("chain"), "chain", query, x)
+    dense = replace(dense, relative=dense.relative * float(answer.ridge[0]) / dense.ridge)
+    torch.testing.assert_close(answer.share[0], dense.share((2, 5, 6), 1), rtol=0, atol=0.08)
+    assert answer.share.min() >= 0 and answer.share.max() <= 1
+
+
+def test_queries_of_several_targets_and_sizes_are_each_answered_as_alone() -> None:
+    queries = [
+        Query("conv3", [1]),
+        Query("act1", [0]),
+        Query("conv3"),
+        Query("conv3", [1, 2]),
+        Query("conv3", None, [(0, 0)]),
+    ]
+    x = tiny("chain").inputs(3, seed=3)
+    for solver in (Solver(), replace(TIGHT, tolerance=1e-11, exact_up_to=9)):
+        lens = lens_of("chain", solver=solver)
+        together = lens.answer(x, queries)
+        for query, answer in zip(queries, together, strict=True):
+            (alone,) = lens.answer(x, [query])
+            assert answer.query is query
+            torch.testing.assert_close(answer.value, alone.value, rtol=0, atol=1e-9)
+            torch.testing.assert_close(answer.share, alone.share, rtol=0, atol=1e-9)
+            torch.testing.assert_close(answer.ridge, alone.ridge)
+
+
+def test_an_answer_does_not_depend_on_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, query = tiny("chain").inputs(3, seed=3), query_of("chain", 1)
+    for solver in (Solver(), TIGHT):
+        lens = lens_of("chain", solver=solver)
+        (whole,) = lens.answer(x, [query])
+        (alone,) = lens.answer(x[1:2], [query])
+        torch.testing.assert_close(whole.value[1:2], alone.value, rtol=0, atol=1e-10)
+        torch.testing.assert_close(whole.share[1:2], alone.share, rtol=0, atol=1e-10)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "ACTIVATIONS", 1)
+            (parts,) = lens.answer(x, [query])
+        torch.testing.assert_close(parts.value, whole.value, rtol=0, atol=1e-10)
+
+
+def test_a_terminal_replaces_what_was_registered() -> None:
+    lens, query, x = lens_of("chain"), query_of("chain", 1), tiny("chain").inputs(1, seed=3)
+    terminal = torch.randn(1, 5, 3, 3, dtype=torch.float64)
+    (answer,) = lens.answer(x, [query], terminal=terminal)
+    dense = dense_of(lens, "chain", query, x)
+    torch.testing.assert_close(answer.value.flatten(), dense.estimator @ terminal.flatten(), rtol=0, atol=1e-8)
+
+
+def test_earlier_stages_are_the_gradient_and_the_gradient_under_the_prior() -> None:
+    lens, query, x = lens_of("chain"), query_of("chain", 1), tiny("chain").inputs(1, seed=3)
+    dense = dense_of(lens, "chain", query, x)
+    pulled = dense.J.mT @ dense.projector @ dense.J @ (x - lens.prior.mean).flatten()
+    raw, first = (lens.answer(x, [query], stage=stage)[0] for stage in ("raw", "first"))
+    torch.testing.assert_close(raw.value.flatten(), pulled, rtol=0, atol=1e-9)
+    torch.testing.assert_close(first.value.flatten(), lens.prior.dense() @ pulled, rtol=0, atol=1e-9)
+
+
+def test_runs_repeat_and_leave_the_random_state_alone() -> None:
+    x, query = tiny("chain").inputs(2, seed=3), query_of("chain", 0)
+    lens = lens_of("chain", solver=Solver(exact_up_to=0))
+    before = torch.get_rng_state()
+    (one,), (other,) = lens.answer(x, [query]), lens.answer(x, [query])
+    assert one.value.equal(other.value) and one.share.equal(other.share)
+    assert lens.samples(x, query, 2).equal(lens.samples(x, query, 2))
+    assert torch.get_rng_state().equal(before)
+    with torch.inference_mode():
+        (inside,) = lens.answer(x, [query])
+    assert inside.value.equal(one.value)
+
+
+def test_misuse_is_named() -> None:
+    graph, fitted, x = captured("chain"), fitted_prior("chain"), tiny("chain").inputs(1)
+    for arguments, words in [
+        ({"prior": None}, "sgfi.prior"),
+        ({"prior": fitted_prior("vector")}, "a prior of inputs"),
+        ({"jacobian": "line"}, "Jacobian"),
+        ({"jacobian": Path(), "points": 3}, "points once"),
+        ({"points": 0}, "one point"),
+        ({"ridge": 0}, "positive ridge"),
+        ({"ridge": -1.0}, "positive ridge"),
+        ({"target_value": "H"}, "target value"),
+        ({"solver": 3}, "Solver"),
+    ]:
+        with pytest.raises(SgfiError, match=words):
+            natural(graph, **{"prior": fitted, **arguments})
+    for settings, words in [
+        ({"steps": 0}, "steps"),
+        ({"tolerance": 0}, "tolerance"),
+        ({"preconditioner": "x"}, "preconditioner"),
+    ]:
+        with pytest.raises(SgfiError, match=words):
+            Solver(**settings)
+    with pytest.raises(SgfiError, match="captured graph"):
+        natural(tiny("chain"))
+    lens = natural(graph, fitted)
+    for queries, words in [
+        ([], "list of sgfi.Query"),
+        (Query("conv3"), "list"),
+        (["conv3"], "a str"),
+        ([Query()], "target"),
+        ([Query("input")], "downstream"),
+        ([Query("conv9")], "Did you mean"),
+        ([Query("conv3", [9])], "channels"),
+    ]:
+        with pytest.raises(SgfiError, match=words):
+            lens.answer(x, queries)
+    with pytest.raises(SgfiError, match="stage"):
+        lens.answer(x, [Query("conv3")], stage="last")
+    with pytest.raises(SgfiError, match="terminal"):
+        lens.answer(x, [Query("conv3")], terminal=torch.zeros(1))
+    with pytest.raises(SgfiError, match="finite"):
+        lens.answer(x, [Query("conv3")], terminal=torch.full((1, 5, 3, 3), torch.nan, dtype=torch.float64))
+    with pytest.raises(SgfiError, match="one sample"):
+        lens.samples(x, Query("conv3"), 0)
+    with pytest.raises(SgfiError, match="inputs of shape"):
+        lens.answer(x[0], [Query("conv3")])

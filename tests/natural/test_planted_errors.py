@@ -1,0 +1,157 @@
+"""The tests of this room can fail: known mistakes, planted one at a time, turn them red."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from sgfi.natural import cosine
+from sgfi.natural import lens as lens_module
+from sgfi.natural.channels import ChannelPrior
+from sgfi.natural.exact import ExactSystem, Rows
+from sgfi.natural.grid import GridPrior
+from sgfi.natural.iterative import Systems
+from sgfi.natural.jacobian import Jacobian
+from sgfi.natural.solution import Solver
+from sgfi.natural.solve import Problem
+from tests.analytic import tiny
+from tests.natural.dense import TIGHT, dense_of, lens_of, query_of
+from tests.natural.test_laws import (
+    test_numbers_outside_the_query_are_not_read as outside_law,
+)
+from tests.natural.test_laws import (
+    test_the_answer_is_linear_in_the_target as linear_law,
+)
+from tests.natural.test_prior import (
+    test_borders_reflect_and_do_not_wrap_around as border_law,
+)
+from tests.natural.test_prior import (
+    test_the_grid_prior_is_the_sum_over_cosines as cosine_law,
+)
+
+ROUTES = {"exact": Solver(), "conjugate gradients": TIGHT}
+
+
+@cache
+def expected(name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Dense value and share at the lambda of the exact route, and this lambda; made before anything is planted."""
+    lens, query, x = lens_of(name), query_of(name, 1), tiny(name).inputs(1, seed=3)
+    dense = dense_of(lens, name, query, x)
+    value = (dense.estimator @ dense.J @ (x - lens.prior.mean).flatten()).reshape(x.shape)
+    return value, dense.share(x.shape[1:], lens.prior.channel_axis), torch.tensor([dense.ridge], dtype=torch.float64)
+
+
+def check(name: str, solver: Solver, ridge: float = 0.01) -> None:
+    """What the dense tests assert."""
+    lens, query, x = lens_of(name, solver=solver, ridge=ridge), query_of(name, 1), tiny(name).inputs(1, seed=3)
+    (answer,) = lens.answer(x, [query])
+    value, share, absolute = expected(name)
+    torch.testing.assert_close(answer.ridge, absolute, rtol=1e-9, atol=0)
+    torch.testing.assert_close(answer.value, value, rtol=0, atol=1e-8)
+    if answer.share_is_exact:
+        torch.testing.assert_close(answer.share[0], share, rtol=0, atol=1e-8)
+
+
+def at_one_lambda(name: str, route: str) -> float:
+    """The relative ridge at which a route has the exact route's lambda."""
+    if route == "exact":
+        return 0.01
+    lens, query, x = lens_of(name, solver=TIGHT), query_of(name, 1), tiny(name).inputs(1, seed=3)
+    return 0.01 * float(expected(name)[2]) / float(lens.answer(x, [query])[0].ridge)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("name", ["chain", "tokens"])
+def test_nothing_planted_is_green(name: str, route: str) -> None:
+    check(name, ROUTES[route], at_one_lambda(name, route))
+
+
+@pytest.mark.parametrize("method", ["apply", "root"])
+@pytest.mark.parametrize(("name", "kind"), [("chain", GridPrior), ("tokens", ChannelPrior)])
+def test_a_missing_prior_is_seen(monkeypatch: pytest.MonkeyPatch, name: str, kind: type, method: str) -> None:
+    route = "exact" if method == "root" else "conjugate gradients"
+    ridge = at_one_lambda(name, route)
+    monkeypatch.setattr(kind, method, lambda self, tensor: tensor)
+    with pytest.raises(AssertionError):
+        check(name, ROUTES[route], ridge)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_lambda_that_depends_on_the_target_is_seen(monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+    solve = Problem.solve
+    monkeypatch.setattr(
+        Problem, "solve", lambda self, masks, t: solve(replace(self, ridge=self.ridge * float(t.norm())), masks, t)
+    )
+    with pytest.raises(AssertionError):
+        linear_law("chain", route)
+
+
+def test_a_projector_forgotten_on_the_way_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator leaks numbers that were not asked for."""
+    ridge, masked, calls = at_one_lambda("chain", "conjugate gradients"), Systems.masked, []
+
+    def first_only(self: Systems, stack: Tensor) -> Tensor:
+        calls.append(1)
+        return masked(self, stack) if len(calls) == 1 else stack
+
+    monkeypatch.setattr(Systems, "masked", first_only)
+    with pytest.raises(AssertionError):
+        check("chain", TIGHT, ridge)
+
+
+def test_a_projector_forgotten_on_the_way_in_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole target is pulled back."""
+    masked, solve = Systems.masked, Systems.solve
+
+    def all_but_first(self: Systems, targets: Tensor, solver: Solver) -> object:
+        calls: list[int] = []
+
+        def late(self: Systems, stack: Tensor) -> Tensor:
+            calls.append(1)
+            return stack.clone() if len(calls) == 1 else masked(self, stack)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Systems, "masked", late)
+            return solve(self, targets, solver)
+
+    monkeypatch.setattr(Systems, "solve", all_but_first)
+    monkeypatch.setattr(lens_module, "projected", lambda masks, state: state.expand(len(masks), *state.shape))
+    with pytest.raises(AssertionError):
+        outside_law()
+
+
+def test_rows_of_other_numbers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """P forgotten in the written-out rows: the query's numbers are read at the wrong end of the target."""
+    system = Rows.system
+
+    def shifted(self: Rows, mask: Tensor, relative: float) -> ExactSystem:
+        made = system(self, mask, relative)
+        return replace(made, numbers=made.numbers.flip(0))
+
+    monkeypatch.setattr(Rows, "system", shifted)
+    with pytest.raises(AssertionError):
+        check("chain", Solver())
+
+
+def test_a_path_without_its_weights_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    averaged = Jacobian._averaged
+    monkeypatch.setattr(Jacobian, "_averaged", lambda self, stack, w: averaged(self, stack, torch.ones_like(w)))
+    with pytest.raises(AssertionError):
+        check("chain", Solver())
+
+
+def test_wrap_around_of_a_fourier_basis_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fourier(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Real and orthonormal: cosine plus sine (Hartley)."""
+        angle = 2 * torch.pi / size * torch.outer(torch.arange(size), torch.arange(size)).double()
+        return ((angle.cos() + angle.sin()) / size**0.5).to(dtype)
+
+    monkeypatch.setattr(cosine, "matrix", fourier)
+    with pytest.raises(AssertionError):
+        cosine_law()
+    with pytest.raises(AssertionError):
+        border_law()
