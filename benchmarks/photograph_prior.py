@@ -16,11 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from sgfi.inputs.data import IMAGE_SUFFIXES, read_image
+from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.natural.grid import GridPrior
 from sgfi.natural.photographs import FILE, as_record
 from sgfi.natural.prior import prior
-from sgfi.vision.data import IMAGE_SUFFIXES, read_image
-from sgfi.vision.preprocessing import Preprocessing
 
 SEED = 123
 BATCH = 50

@@ -4,13 +4,16 @@ from sgfi.boundaries import Plan, plan
 from sgfi.calibration import calibrate
 from sgfi.errors import SgfiError
 from sgfi.graph import TensorGraph, capture
-from sgfi.inversion import Inverse, MapFamily, Query, invert, sweep
+from sgfi.inversion import Estimator, Inverse, MapFamily, Query, invert, sweep
+from sgfi.natural import NaturalInverse, natural, prior
 from sgfi.storage import load, save
 
 __version__ = "0.1.0.dev0"
 __all__ = [
+    "Estimator",
     "Inverse",
     "MapFamily",
+    "NaturalInverse",
     "Plan",
     "Query",
     "SgfiError",
@@ -19,7 +22,9 @@ __all__ = [
     "capture",
     "invert",
     "load",
+    "natural",
     "plan",
+    "prior",
     "save",
     "sweep",
 ]

@@ -163,8 +163,7 @@ def test_a_float32_model_is_answered_in_float32() -> None:
 def test_lambda_is_relative_to_the_mean_response() -> None:
     """Draws from the prior estimate ``diag(J S J*)``; many of them come near it."""
     lens, x = lens_of("chain"), tiny("chain").inputs(1, seed=3)
-    site = lens._site(Query("conv3"))
-    problem = lens._problem(x, site)
+    problem = lens._problem(x, lens.node("conv3"))
     many = Problem(problem.jacobian, problem.prior, 0.01, Solver(probes=4000), 1)
     matrix = averaged_jacobian(tiny("chain"), "conv3", x, lens.prior.mean, "midpoint", 3)
     expected = (matrix @ fitted_prior("chain").dense() @ matrix.mT).diagonal().reshape(1, 5, 3, 3)

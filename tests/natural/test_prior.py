@@ -46,6 +46,9 @@ def test_every_prior_is_one_symmetric_positive_definite_matrix(name: str) -> Non
     torch.testing.assert_close(fitted.variance.flatten(), dense.diagonal(), rtol=1e-12, atol=0)
     stacked = torch.randn(2, 3, *fitted.shape, dtype=torch.float64)
     torch.testing.assert_close(fitted.apply(stacked).flatten(2), stacked.flatten(2) @ dense)
+    torch.testing.assert_close(fitted.whiten(fitted.root(stacked)), stacked)
+    energy = (stacked.flatten(2) @ torch.linalg.inv(dense) * stacked.flatten(2)).sum(2)
+    torch.testing.assert_close(fitted.energy(stacked), energy)
     assert fitted.mean.shape == fitted.shape
 
 

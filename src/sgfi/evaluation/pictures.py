@@ -90,8 +90,7 @@ class Feature(nn.Module):
 
     def __init__(self, model: nn.Module, path: str, direction: Tensor) -> None:
         super().__init__()
-        self.model, self.path = model, path
-        self.register_buffer("direction", direction, persistent=False)
+        self.model, self.path, self._direction = model, path, direction
 
     def forward(self, x: Tensor) -> Tensor:
         outputs: list[Tensor] = []
@@ -100,7 +99,7 @@ class Feature(nn.Module):
             self.model(x)
         finally:
             handle.remove()
-        return (outputs[0] * self.direction).flatten(1).sum(1)
+        return (outputs[0] * self._direction).flatten(1).sum(1)
 
 
 Method = Callable[[Scene], Tensor]

@@ -44,11 +44,19 @@ class ChannelPrior(Prior):
         values, vectors = torch.linalg.eigh(self.covariance)
         return (vectors * values.clamp(min=0).sqrt()) @ vectors.mT
 
+    @cached_property
+    def inverse_root(self) -> Tensor:
+        """(D, D) float64: the inverse of :attr:`root_covariance`."""
+        return torch.linalg.inv(self.root_covariance)
+
     def apply(self, tensor: Tensor) -> Tensor:
         return self._multiplied(tensor, "covariance")
 
     def root(self, tensor: Tensor) -> Tensor:
         return self._multiplied(tensor, "root_covariance")
+
+    def whiten(self, tensor: Tensor) -> Tensor:
+        return self._multiplied(tensor, "inverse_root")
 
     def resized(self, shape: tuple[int, ...]) -> ChannelPrior:
         shape = tuple(shape)

@@ -19,7 +19,8 @@ class Prior(ABC):
     """How inputs of one shape vary: a mean mu and a covariance S.
 
     Tensors that it acts on have the input's axes last and any leading axes, and keep their dtype and device.
-    Laws: S is symmetric and positive definite; ``root(root(t)) = apply(t)``; ``dense()`` is S written out.
+    Laws: S is symmetric and positive definite; ``root(root(t)) = apply(t)``; ``whiten(root(t)) = t``;
+    ``dense()`` is S written out.
     """
 
     shape: tuple[int, ...]
@@ -44,6 +45,15 @@ class Prior(ABC):
     @abstractmethod
     def root(self, tensor: Tensor) -> Tensor:
         """``S^(1/2) t``, the symmetric root."""
+
+    @abstractmethod
+    def whiten(self, tensor: Tensor) -> Tensor:
+        """``S^(-1/2) t``, the inverse of :meth:`root`."""
+
+    def energy(self, tensor: Tensor) -> Tensor:
+        """``t* S^-1 t`` over the input's axes: small for changes that inputs often make."""
+        axes = tuple(range(-len(self.shape), 0))
+        return self.whiten(tensor).square().sum(axes)
 
     @abstractmethod
     def resized(self, shape: tuple[int, ...]) -> Prior:

@@ -74,6 +74,11 @@ class GridPrior(Prior):
         return (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)) @ vectors.mT
 
     @cached_property
+    def inverse_roots(self) -> Tensor:
+        """(F, C, C) float64: inverses of :attr:`roots`."""
+        return torch.linalg.inv(self.roots)
+
+    @cached_property
     def variance(self) -> Tensor:  # type: ignore[override]
         power = self.covariances.diagonal(dim1=-2, dim2=-1).mT.reshape(-1, *self.sizes)
         for axis, size in enumerate(self.sizes, 1):
@@ -86,6 +91,9 @@ class GridPrior(Prior):
 
     def root(self, tensor: Tensor) -> Tensor:
         return self._filtered(tensor, "roots")
+
+    def whiten(self, tensor: Tensor) -> Tensor:
+        return self._filtered(tensor, "inverse_roots")
 
     def resized(self, shape: tuple[int, ...]) -> GridPrior:
         shape = tuple(shape)

@@ -9,7 +9,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from sgfi.graph import Linearisation, LocalMap, TensorGraph
+from sgfi.derivatives import Linearisation, LocalMap
+from sgfi.graph import TensorGraph
 from sgfi.natural.path import Path
 
 MEMORY = 2**29

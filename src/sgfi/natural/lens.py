@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sgfi.boundaries import Boundary
+from sgfi.boundaries.recipes import Stage, stage
+from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
-from sgfi.graph import Linearisation, TensorGraph, check_input
-from sgfi.inversion import STAGES, Query, mask
+from sgfi.graph import Node, TensorGraph, check_input
+from sgfi.inversion import Query
+from sgfi.inversion.estimator import checked_terminal
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, jacobian
@@ -22,7 +25,6 @@ from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_share, perturbations
 from sgfi.natural.solution import Solution, Solver, projected
 from sgfi.natural.solve import Problem
-from sgfi.spectral import Basis, Partition, operator_named
 
 ACTIVATIONS = 2**31
 """Bytes of activations kept for derivatives: larger batches are answered one part after another."""
@@ -79,28 +81,69 @@ class NaturalInverse:
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one with sgfi.natural.Solver(...).")
 
+    @cached_property
+    def _recipe(self) -> Stage:
+        return stage(self.graph)
+
+    @property
+    def target(self) -> str:
+        return self._recipe.target
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The recipe's boundaries, shallow to deep; any other tensor with a channel axis can be named too."""
+        return self._recipe.boundaries[1:]
+
+    def node(self, target: str | None = None) -> Node:
+        node = self.graph.nodes[target or self.target]
+        plain = node.shape[0] is None and all(isinstance(size, int) for size in node.shape[1:])
+        if node.channel_axis is None or not plain or "input" not in self.graph.ancestors(node.name):
+            raise QueryError(
+                "a target downstream of the input with a batch axis and a known channel axis",
+                f"{node.name!r} of shape {node.shape}",
+                "print(graph) lists every tensor.",
+            )
+        return node
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "estimator": "natural inverse",
+            "jacobian": "point" if self.path == POINT else "path",
+            "points": self.path.points,
+            "rule": self.path.rule,
+            "ridge": self.ridge,
+            "target_value": self.target_value,
+            "solver": asdict(self.solver),
+            "prior": type(self.prior).__name__,
+        }
+
     @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
     @torch.no_grad()
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> list[NaturalAnswer]:
-        """Many queries on one batch; those on one target share its forward pass and derivatives.
+        """Queries on one target share its forward pass and derivatives.
 
-        ``terminal`` (B, *target) replaces what the feature registered, before masking. ``stage``: ``"final"``, or to
-        compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
+        ``terminal`` replaces what the feature registered, before masking: (B, *target), or one for each query.
+        ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
         """
-        check_input(self.graph, x)
-        if stage not in STAGES:
-            raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
-        queries = _checked_queries(queries)
-        sites = [self._site(query) for query in queries]
-        answers: dict[int, NaturalAnswer] = {}
-        for name in dict.fromkeys(site.name for site in sites):
-            numbers = [number for number, site in enumerate(sites) if site.name == name]
-            site, some = sites[numbers[0]], [queries[number] for number in numbers]
-            for number, answer in zip(numbers, self._on_target(x, site, some, terminal, stage), strict=True):
-                answers[number] = answer
-        return [answers[number] for number in range(len(queries))]
+        node = self.node(queries[0].target)
+        masks = torch.stack([query.mask(node, x.device) for query in queries])
+        pieces: list[list[tuple[Tensor, Solution, Tensor | None]]] = [[] for _ in queries]
+        if terminal is not None:
+            terminal = checked_terminal(terminal, x.new_empty(len(x), *masks.shape[1:]), len(queries))
+        for start, part in self._parts(x, node.name):
+            problem = self._problem(part, node)
+            if terminal is None:
+                registered = self._registered(part, problem.jacobian, node.name)
+            else:
+                registered = terminal.movedim(-len(node.shape), 0)[start : start + len(part)]
+                registered = registered.movedim(0, -len(node.shape))
+            targets = projected(masks.unsqueeze(1), registered)  # (Q, B, *target)
+            solved = problem.solve(masks, targets) if stage == "final" else _pulled(problem, targets, stage)
+            for number, (solution, share) in enumerate(solved):
+                pieces[number].append((targets[number], solution, share))
+        return [self._answer(x, node, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -110,35 +153,18 @@ class NaturalInverse:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise QueryError("at least one sample", repr(count), "Give a whole number.")
         (value,) = (answer.value for answer in self.answer(x, [query]))
-        site = self._site(query)
-        chosen, drawn = mask(site, query, x.device), []
-        for start, part in self._parts(x, site.name):
-            problem = self._problem(part, site)
+        node = self.node(query.target)
+        chosen, drawn = query.mask(node, x.device), []
+        for start, part in self._parts(x, node.name):
+            problem = self._problem(part, node)
             draws, explained = perturbations(problem, chosen, count, seed)
             drawn.append(value[start : start + len(part)] + draws - explained)
         return self.prior.mean_like(x) + torch.cat(drawn, 1)
 
-    def _on_target(
-        self, x: Tensor, site: Boundary, queries: Sequence[Query], terminal: Tensor | None, stage: str
-    ) -> list[NaturalAnswer]:
-        masks = torch.stack([mask(site, query, x.device) for query in queries])
-        if terminal is not None:
-            terminal = _checked_terminal(terminal, (len(x), *site.basis.shape), x)
-        pieces: list[list[tuple[Tensor, Solution, Tensor | None]]] = [[] for _ in queries]
-        for start, part in self._parts(x, site.name):
-            problem = self._problem(part, site)
-            given = None if terminal is None else terminal[start : start + len(part)]
-            registered = self._registered(part, problem.jacobian, site.name) if given is None else given
-            targets = projected(masks.unsqueeze(1), registered)  # (Q, B, *target)
-            solved = problem.solve(masks, targets) if stage == "final" else _pulled(problem, targets, stage)
-            for number, (solution, share) in enumerate(solved):
-                pieces[number].append((targets[number], solution, share))
-        return [self._answer(x, site, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
-
     def _answer(
         self,
         x: Tensor,
-        site: Boundary,
+        node: Node,
         query: Query,
         stage: str,
         pieces: Sequence[tuple[Tensor, Solution, Tensor | None]],
@@ -150,31 +176,26 @@ class NaturalInverse:
             torch.cat([getattr(solution, name)[0] for solution in solutions]) for name in ("ridge", "residual", "steps")
         )
         exact = all(share is not None for share in shares)
-        states = {"input": value, site.name: torch.cat(targets)}
+        states = {"input": value, node.name: torch.cat(targets)}
         whole = torch.cat(shares) if exact else None
 
         def share() -> Tensor:
             return whole if whole is not None else self._estimated_share(x, query)
 
-        return NaturalAnswer(value, states, query, stage, ridge, residual, steps, exact, share)
+        return NaturalAnswer(value, states, query, stage, ridge, share, residual, steps, exact)
 
     @torch.inference_mode(False)
     @torch.no_grad()
     def _estimated_share(self, x: Tensor, query: Query) -> Tensor:
         """Computed again from the input, so that an answer does not keep the derivatives of a whole model."""
-        site = self._site(query)
-        chosen = mask(site, query, x.device)
-        return torch.cat(
-            [
-                estimated_share(self._problem(part, site), chosen, SHARE_DRAWS, SHARE_SEED)
-                for _, part in self._parts(x, site.name)
-            ]
-        )
+        node = self.node(query.target)
+        chosen = query.mask(node, x.device)
+        parts = (self._problem(part, node) for _, part in self._parts(x, node.name))
+        return torch.cat([estimated_share(problem, chosen, SHARE_DRAWS, SHARE_SEED) for problem in parts])
 
-    def _problem(self, x: Tensor, site: Boundary) -> Problem:
-        derivative = jacobian(self.graph, site.name, x, self.prior.mean_like(x), self.path)
-        axis = site.basis.channel_axis
-        return Problem(derivative, self.prior, float(self.ridge), self.solver, axis)
+    def _problem(self, x: Tensor, node: Node) -> Problem:
+        derivative = jacobian(self.graph, node.name, x, self.prior.mean_like(x), self.path)
+        return Problem(derivative, self.prior, float(self.ridge), self.solver, node.channel_axis or 1)
 
     def _registered(self, x: Tensor, derivative: Jacobian, target: str) -> Tensor:
         """t before masking: ``J (x - mu)`` or ``H(x) - H(mu)``, (B, *target)."""
@@ -192,23 +213,6 @@ class NaturalInverse:
         points = 1 if self.path.rule == "end" else self.path.points
         most = max(1, ACTIVATIONS // (sum(sizes) * points * x.element_size()))
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
-
-    def _site(self, query: Query) -> Boundary:
-        """The queried tensor, as the mask machinery knows tensors."""
-        if query.target is None:
-            raise QueryError("a target", "none", "Name one of graph.nodes: a natural inverse has no default target.")
-        node = self.graph.nodes[query.target]
-        plain = node.shape[0] is None and all(isinstance(size, int) for size in node.shape[1:])
-        if node.channel_axis is None or not plain or "input" not in self.graph.ancestors(node.name):
-            raise QueryError(
-                "a target downstream of the input with a batch axis and a known channel axis",
-                f"{node.name!r} of shape {node.shape}",
-                "print(graph) lists every tensor.",
-            )
-        basis = Basis(node.channel_axis, node.coord_axes, tuple(node.shape[1:]))  # type: ignore[arg-type]
-        return Boundary(
-            node, basis, Partition.of("shared", basis.bins, node.name, basis.blocks), operator_named("full")
-        )
 
 
 def _pulled(problem: Problem, targets: Tensor, stage: str) -> list[tuple[Solution, Tensor | None]]:
@@ -230,24 +234,3 @@ def _path(jacobian: str | Path, points: int | None) -> Path:
     if jacobian == "path":
         return Path() if points is None else Path(points)
     raise QueryError('a Jacobian "path", "point" or a Path', repr(jacobian), "Choose one of these.")
-
-
-def _checked_queries(queries: Sequence[Query]) -> list[Query]:
-    if isinstance(queries, Query) or not isinstance(queries, Iterable):
-        raise QueryError("a list of sgfi.Query", type(queries).__name__, "Put every query into one list.")
-    queries = list(queries)
-    strange = [type(query).__name__ for query in queries if not isinstance(query, Query)]
-    if strange or not queries:
-        raise QueryError(
-            "a list of sgfi.Query", f"a {strange[0]}" if strange else "none", "Build each with sgfi.Query."
-        )
-    return queries
-
-
-def _checked_terminal(terminal: Tensor, shape: tuple[int, ...], x: Tensor) -> Tensor:
-    if not isinstance(terminal, Tensor) or tuple(terminal.shape) != shape or terminal.dtype != x.dtype:
-        got = f"{terminal.dtype} {tuple(terminal.shape)}" if isinstance(terminal, Tensor) else type(terminal).__name__
-        raise QueryError(f"a terminal of the target's {x.dtype} {shape}", got, "Shape and dtype must match.")
-    if not torch.isfinite(terminal).all():
-        raise QueryError("a finite terminal", "NaN or infinity", "Clean it first.")
-    return terminal.detach().to(x.device)

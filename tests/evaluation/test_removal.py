@@ -1,0 +1,122 @@
+"""Removal against a model whose answer is known: a linear one, where every effect is an inner product."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import sgfi
+from sgfi.errors import QueryError
+from sgfi.evaluation.removal import removal, removal_of
+from sgfi.evaluation.trust import neighbours, trust
+from sgfi.natural import Prior
+from tests.analytic import Line, captured, tiny
+from tests.natural.dense import lens_of
+
+QUERIES = [sgfi.Query("fc", channel) for channel in range(4)]
+
+
+def linear() -> tuple[sgfi.TensorGraph, torch.Tensor, Prior, torch.Tensor]:
+    matrix = torch.randn(4, 6, dtype=torch.float64)
+    graph = sgfi.capture(Line(matrix).eval(), torch.randn(2, 6, dtype=torch.float64))
+    fitted = sgfi.prior([torch.randn(40, 6, dtype=torch.float64) @ torch.randn(6, 6, dtype=torch.float64)])
+    return graph, matrix, fitted, torch.randn(3, 6, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("scale", ["size", "response", "energy"])
+def test_effects_of_a_linear_model_are_inner_products(scale: str) -> None:
+    graph, matrix, fitted, x = linear()
+    pictures = [torch.randn_like(x) for _ in QUERIES]
+    measured = removal(graph, x, QUERIES, pictures, fitted, scale, share=0.2)
+    deviation = (x - fitted.mean) @ matrix.mT  # (B, 4)
+    inverse = torch.linalg.inv(fitted.dense())
+    for index, picture in enumerate(pictures):
+        for row in range(len(x)):
+            change, whole = picture[row], x[row] - fitted.mean
+            if scale == "size":
+                factor = 0.2 * whole.norm() / change.norm()
+            elif scale == "energy":
+                factor = 0.2 * ((whole @ inverse @ whole) / (change @ inverse @ change)).sqrt()
+            else:
+                factor = 0.2 * deviation[row, index] / (matrix @ change)[index]
+            effect = factor * (matrix @ change) / deviation[row]
+            torch.testing.assert_close(measured.effect[row, index], effect)
+            torch.testing.assert_close(measured.size[row, index], factor.abs() * change.norm() / whole.norm())
+
+
+def test_who_is_best_at_its_own() -> None:
+    """Orthogonal features: each picture is its own row and takes nothing from the others."""
+    graph = sgfi.capture(Line(torch.eye(4, dtype=torch.float64)).eval(), torch.randn(2, 4, dtype=torch.float64))
+    fitted, x = sgfi.prior([torch.randn(50, 4, dtype=torch.float64)]), torch.randn(2, 4, dtype=torch.float64) + 3
+    rows = torch.eye(4, dtype=torch.float64)
+    own = removal(graph, x, QUERIES, [row * (x - fitted.mean) for row in rows], fitted, "response")
+    assert own.best_at_own.eq(1).all() and own.others.abs().max() < 1e-12
+    torch.testing.assert_close(own.own, torch.full_like(own.own, 0.15))
+    moved = removal(graph, x, QUERIES, [row * (x - fitted.mean) for row in rows.roll(1, 0)], fitted)
+    assert moved.best_at_own.eq(0).all()
+    tied = removal(graph, x, QUERIES, [x - fitted.mean] * 4, fitted)
+    torch.testing.assert_close(tied.best_at_own, torch.full_like(tied.own, 0.25))
+    blank = removal(graph, x, QUERIES, [torch.zeros_like(x)] * 4, fitted)
+    assert not blank.effect.any() and not blank.size.any()
+
+
+def test_an_estimator_s_own_answers_and_misuse() -> None:
+    lens, x = lens_of("chain"), tiny("chain").inputs(2, seed=3)
+    queries = [sgfi.Query("conv3", channel) for channel in (0, 2)]
+    ours = removal_of(lens, x, queries, lens.prior)
+    values = [answer.value for answer in sgfi.sweep(lens, x, queries)]
+    torch.testing.assert_close(ours.effect, removal(lens.graph, x, queries, values, lens.prior).effect)
+    assert ours.own.mean() > ours.others.mean()
+    for wrong in (
+        {"scale": "length"},
+        {"pictures": values[:1]},
+        {"queries": [sgfi.Query("conv3"), sgfi.Query("act1")]},
+        {"queries": [sgfi.Query(), sgfi.Query()]},
+    ):
+        with pytest.raises(QueryError):
+            removal(
+                **{"graph": lens.graph, "x": x, "queries": queries, "pictures": values, "prior": lens.prior, **wrong}
+            )
+
+
+def test_controls_are_the_answers_to_other_targets() -> None:
+    lens, x, query = lens_of("chain"), tiny("chain").inputs(3, seed=3), sgfi.Query("conv3", [1])
+    found = trust(lens, x, query)
+    swapped = sgfi.invert(lens, x, "conv3", [1], terminal=found.inverse.states["conv3"].roll(1, 0)).value
+    torch.testing.assert_close(found.controls["another input's target"], swapped)
+    cosine = torch.nn.functional.cosine_similarity(swapped.flatten(1), found.inverse.value.flatten(1))
+    assert found.swapped is not None and found.neighbours is not None
+    torch.testing.assert_close(found.swapped, cosine)
+    assert (found.random.abs() <= 1 + 1e-9).all() and "random target" in found.sentence()
+    alone = trust(lens, x[:1], query)
+    assert alone.swapped is None
+    given = trust(lens, x[:1], query, others=x[1:2])
+    elsewhere = sgfi.invert(lens, x[1:2], "conv3", [1]).states["conv3"]
+    expected = sgfi.invert(lens, x[:1], "conv3", [1], terminal=elsewhere).value
+    torch.testing.assert_close(given.controls["another input's target"], expected)
+
+
+def test_maps_that_show_the_operating_point_are_said_to() -> None:
+    """An estimator that answers with the input whatever it is asked."""
+
+    class Photograph:
+        def __init__(self, lens: sgfi.NaturalInverse) -> None:
+            self.graph, self.target, self.targets, self.node = lens.graph, lens.target, lens.targets, lens.node
+
+        def answer(self, x, queries, terminal=None, stage="final"):  # type: ignore[no-untyped-def]
+            state = torch.ones(len(x), 5, 3, 3, dtype=x.dtype)
+            return [sgfi.Inverse(x, {"input": x, "conv3": state}, query, stage) for query in queries]
+
+    found = trust(Photograph(lens_of("chain")), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1]))
+    assert "operating point" in found.sentence() and found.random.min() > 0.999
+
+
+def test_neighbours_stand_beside_the_query() -> None:
+    node = captured("chain").nodes["conv3"]
+    assert neighbours(sgfi.Query("conv3"), node) == []
+    near = neighbours(sgfi.Query("conv3", None, [(1, 1)]), node)
+    assert len(near) == 4 and all(q.coords != ((1, 1),) for q in near)
+    corner = neighbours(sgfi.Query("conv3", None, [(0, 0)]), node)
+    assert all(min(q.coords[0]) >= 0 for q in corner) and corner  # type: ignore[index]
+    others = neighbours(sgfi.Query("conv3", [2]), node)
+    assert others and all(q.channels != (2,) for q in others)
