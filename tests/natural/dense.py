@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -110,6 +111,19 @@ class Dense:
         """(*coordinates)"""
         known, whole = (
             matrix.diagonal().reshape(tuple(shape)).sum(channel_axis - 1) for matrix in (self.explained, self.S)
+        )
+        return known / whole
+
+    def detail_share(self, shape: Sequence[int], channel_axis: int) -> Tensor:
+        """(*coordinates) of a grid: every channel's average over positions taken off on both sides."""
+        sizes = list(shape)
+        channels = sizes.pop(channel_axis - 1)
+        mean = torch.full((prod(sizes), prod(sizes)), 1 / prod(sizes), dtype=torch.float64)
+        keep = torch.block_diag(*[torch.eye(prod(sizes), dtype=torch.float64) - mean] * channels)
+        order = torch.arange(prod(shape)).reshape(tuple(shape)).movedim(channel_axis - 1, 0).flatten()
+        known, whole = (
+            (keep @ matrix[order][:, order] @ keep).diagonal().reshape(channels, *sizes).sum(0)
+            for matrix in (self.explained, self.S)
         )
         return known / whole
 

@@ -12,6 +12,7 @@ import sgfi
 from sgfi.errors import SgfiError
 from sgfi.inversion import Query
 from sgfi.natural import lens as module
+from sgfi.natural.grid import GridPrior
 from sgfi.natural.lens import NaturalInverse, natural
 from sgfi.natural.path import Path
 from sgfi.natural.solution import Solver
@@ -37,6 +38,10 @@ def assert_dense(lens: NaturalInverse, name: str, query: Query, x: Tensor) -> No
         torch.testing.assert_close(answer.value[number], expected, rtol=0, atol=1e-8)
         share = dense.share(one.shape[1:], lens.prior.channel_axis)
         torch.testing.assert_close(answer.share[number], share, rtol=0, atol=1e-8)
+        detail = share
+        if isinstance(lens.prior, GridPrior):
+            detail = dense.detail_share(one.shape[1:], lens.prior.channel_axis)
+        torch.testing.assert_close(answer.detail_share[number], detail, rtol=0, atol=1e-8)
         assert float(answer.ridge[number]) == pytest.approx(dense.ridge, rel=1e-10)
         projected = (dense.P * t).reshape(answer.states[tiny(name).target][number].shape)
         torch.testing.assert_close(answer.states[tiny(name).target][number], projected, rtol=0, atol=1e-10)

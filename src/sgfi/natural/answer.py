@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from torch import Tensor
 
@@ -23,3 +25,10 @@ class NaturalAnswer(Inverse):
     """(B,) conjugate-gradient steps; zero for an exact solve."""
     share_is_exact: bool = False
     """Whether ``share`` is exact, or estimated from draws when it is first read."""
+    measure_detail: Callable[[], Tensor] | None = field(default=None, repr=False)
+
+    @cached_property
+    def detail_share(self) -> Tensor | None:
+        """(B, *coordinates) ``share`` of what varies inside one input, for display: its mean colour, which nearly any
+        feature knows, is taken as given."""
+        return None if self.measure_detail is None else self.measure_detail()

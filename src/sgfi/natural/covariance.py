@@ -70,6 +70,15 @@ class Prior(ABC):
     def __call__(self, tensor: Tensor) -> Tensor:
         return self.apply(tensor)
 
+    def detail(self, tensor: Tensor) -> Tensor:
+        """What varies inside one input: where inputs have a common level, their average over positions taken off."""
+        return tensor
+
+    @property
+    def detail_variance(self) -> Tensor:
+        """(*shape) the variance of :meth:`detail`, float64."""
+        return self.variance
+
     def mean_like(self, x: Tensor) -> Tensor:
         """mu in the dtype and on the device of ``x``."""
         return self.mean.to(device=x.device, dtype=x.dtype)

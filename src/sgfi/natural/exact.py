@@ -10,7 +10,7 @@ from torch import Tensor
 from sgfi.errors import QueryError
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian
-from sgfi.natural.solution import Solution, norms
+from sgfi.natural.solution import Shares, Solution, norms
 
 BLOCK = 2**22
 """Numbers of whitened rows that are widened to float64, or filtered, at once."""
@@ -84,21 +84,21 @@ class ExactSystem:
         steps = torch.zeros_like(residual, dtype=torch.int64)
         return Solution(value, self.ridge.expand_as(residual), residual, steps)
 
-    def share(self) -> Tensor:
-        """(B, *coordinates) exact: explained over prior variance, each summed over channels."""
+    def shares(self) -> Shares:
+        """Exact."""
         unit = torch.eye(len(self.numbers), dtype=self.factor.dtype, device=self.factor.device)
         inverse = torch.linalg.solve_triangular(self.factor, unit, upper=False).to(self.white.dtype)  # (B, k, k)
-        explained = torch.zeros_like(self.white[:, 0], dtype=torch.float64)  # (B, N)
+        explained = torch.zeros(2, *self.white[:, 0].shape, dtype=torch.float64, device=self.white.device)  # (2, B, N)
         for part in inverse.split(max(1, BLOCK // self.white[:, 0].numel()), 1):
             rows = self.prior.root((part @ self.white).unflatten(2, self.prior.shape))  # L^-1 P J S
-            explained += rows.double().square().sum(1).flatten(1)
-        return share_of(explained.unflatten(1, self.prior.shape), self.prior)
-
-
-def share_of(explained: Tensor, prior: Prior) -> Tensor:
-    """Explained variances ``(..., *input)`` over the prior's, each summed over channels."""
-    whole = prior.over_channels(prior.variance.to(explained.device))
-    return (prior.over_channels(explained) / whole).clamp(0, 1)
+            for index, part_rows in enumerate((rows, self.prior.detail(rows))):
+                explained[index] += part_rows.double().square().sum(1).flatten(1)
+        variances = self.prior.variance, self.prior.detail_variance
+        whole, detail = (
+            self.prior.over_channels(part.unflatten(1, self.prior.shape)) / self.prior.over_channels(variance.to(part))
+            for part, variance in zip(explained, variances, strict=True)
+        )
+        return Shares(whole.clamp(0, 1), detail.clamp(0, 1))
 
 
 def scaled(relative: float, response: Tensor) -> Tensor:

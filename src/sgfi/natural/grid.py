@@ -86,6 +86,14 @@ class GridPrior(Prior):
             power = torch.movedim(torch.movedim(power, axis, -1) @ squares, -1, axis)
         return torch.movedim(power, 0, self.channel_axis - 1)
 
+    def detail(self, tensor: Tensor) -> Tensor:
+        coords = [axis - 1 - len(self.shape) for axis in range(1, 1 + len(self.shape)) if axis != self.channel_axis]
+        return tensor - tensor.mean(coords, keepdim=True)
+
+    @cached_property
+    def detail_variance(self) -> Tensor:  # type: ignore[override]
+        return replace(self, level=torch.zeros_like(self.level), _tables={}).variance
+
     def apply(self, tensor: Tensor) -> Tensor:
         return self._filtered(tensor, "covariances")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
 from typing import Any
 
@@ -22,8 +22,8 @@ from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, jacobian
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
-from sgfi.natural.posterior import estimated_share, perturbations
-from sgfi.natural.solution import Solution, Solver, projected
+from sgfi.natural.posterior import estimated_shares, perturbations
+from sgfi.natural.solution import Shares, Solution, Solver, projected
 from sgfi.natural.solve import Problem
 
 ACTIVATIONS = 2**31
@@ -129,7 +129,7 @@ class NaturalInverse:
         """
         node = self.node(queries[0].target)
         masks = torch.stack([query.mask(node, x.device) for query in queries])
-        pieces: list[list[tuple[Tensor, Solution, Tensor | None]]] = [[] for _ in queries]
+        pieces: list[list[tuple[Tensor, Solution, Shares | None]]] = [[] for _ in queries]
         if terminal is not None:
             terminal = checked_terminal(terminal, x.new_empty(len(x), *masks.shape[1:]), len(queries))
         for start, part in self._parts(x, node.name):
@@ -167,7 +167,7 @@ class NaturalInverse:
         node: Node,
         query: Query,
         stage: str,
-        pieces: Sequence[tuple[Tensor, Solution, Tensor | None]],
+        pieces: Sequence[tuple[Tensor, Solution, Shares | None]],
     ) -> NaturalAnswer:
         """The parts of a batch put together again."""
         targets, solutions, shares = zip(*pieces, strict=True)
@@ -175,23 +175,36 @@ class NaturalInverse:
         ridge, residual, steps = (
             torch.cat([getattr(solution, name)[0] for solution in solutions]) for name in ("ridge", "residual", "steps")
         )
-        exact = all(share is not None for share in shares)
+        exact = all(part is not None for part in shares)
         states = {"input": value, node.name: torch.cat(targets)}
-        whole = torch.cat(shares) if exact else None
+        known = Shares(*map(torch.cat, zip(*shares, strict=True))) if exact else None
 
-        def share() -> Tensor:
-            return whole if whole is not None else self._estimated_share(x, query)
+        @cache
+        def measured() -> Shares:
+            return known or self._estimated_shares(x, query)
 
-        return NaturalAnswer(value, states, query, stage, ridge, share, residual, steps, exact)
+        return NaturalAnswer(
+            value,
+            states,
+            query,
+            stage,
+            ridge,
+            lambda: measured().whole,
+            residual,
+            steps,
+            exact,
+            lambda: measured().detail,
+        )
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _estimated_share(self, x: Tensor, query: Query) -> Tensor:
+    def _estimated_shares(self, x: Tensor, query: Query) -> Shares:
         """Computed again from the input, so that an answer does not keep the derivatives of a whole model."""
         node = self.node(query.target)
         chosen = query.mask(node, x.device)
         parts = (self._problem(part, node) for _, part in self._parts(x, node.name))
-        return torch.cat([estimated_share(problem, chosen, SHARE_DRAWS, SHARE_SEED) for problem in parts])
+        shares = [estimated_shares(problem, chosen, SHARE_DRAWS, SHARE_SEED) for problem in parts]
+        return Shares(*map(torch.cat, zip(*shares, strict=True)))
 
     def _problem(self, x: Tensor, node: Node) -> Problem:
         derivative = jacobian(self.graph, node.name, x, self.prior.mean_like(x), self.path)
@@ -215,7 +228,7 @@ class NaturalInverse:
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
 
 
-def _pulled(problem: Problem, targets: Tensor, stage: str) -> list[tuple[Solution, Tensor | None]]:
+def _pulled(problem: Problem, targets: Tensor, stage: str) -> list[tuple[Solution, Shares | None]]:
     """Without a solve: ``J* P t``, for ``"first"`` under the prior."""
     pulled = problem.jacobian.pull(targets)
     pulled = problem.prior.apply(pulled) if stage == "first" else pulled

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from sgfi.natural.covariance import Prior
+from sgfi.natural.solution import Shares
 from sgfi.natural.solve import Problem
 
 
@@ -30,11 +31,16 @@ def perturbations(problem: Problem, mask: Tensor, count: int, seed: int) -> tupl
     return draws, whole.solve(pushed + _noise(whole.ridge[0], white), problem.solver).value
 
 
-def estimated_share(problem: Problem, mask: Tensor, count: int, seed: int) -> Tensor:
-    """(B, *coordinates) in [0, 1]: the explained part of draws over explained part and rest, summed over channels."""
+def estimated_shares(problem: Problem, mask: Tensor, count: int, seed: int) -> Shares:
+    """The explained part of draws over explained part and rest, each summed over channels."""
     draws, explained = perturbations(problem, mask, count, seed)
-    known, rest = (_power(problem.prior, part) for part in (explained, draws - explained))
-    return known / (known + rest).clamp(min=torch.finfo(known.dtype).tiny)
+    parts = explained, draws - explained
+
+    def share(known: Tensor, rest: Tensor) -> Tensor:
+        known, rest = _power(problem.prior, known), _power(problem.prior, rest)
+        return known / (known + rest).clamp(min=torch.finfo(known.dtype).tiny)
+
+    return Shares(share(*parts), share(*map(problem.prior.detail, parts)))
 
 
 def _power(prior: Prior, draws: Tensor) -> Tensor:

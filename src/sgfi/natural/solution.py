@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +39,15 @@ class Solver:
             raise QueryError(
                 f"a preconditioner among {list(PRECONDITIONERS)}", repr(self.preconditioner), "Choose one of these."
             )
+
+
+class Shares(NamedTuple):
+    """How much of the prior's variance a query determines at every position: explained over prior variance in 0..1."""
+
+    whole: Tensor
+    """(B, *coordinates), each summed over channels."""
+    detail: Tensor
+    """(B, *coordinates) the same of what varies inside one input, its mean colour taken off."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sgfi.natural.covariance import Prior
 from sgfi.natural.exact import ExactSystem, Rows
 from sgfi.natural.iterative import Systems, responses, systems
 from sgfi.natural.jacobian import Jacobian
-from sgfi.natural.solution import Solution, Solver
+from sgfi.natural.solution import Shares, Solution, Solver
 
 ROWS_MEMORY = 2**30
 """Bytes of written-out rows: queries that fit in together share the rows they have in common."""
@@ -31,16 +31,16 @@ class Problem:
     channel_axis: int
     """Of the target."""
 
-    def solve(self, masks: Tensor, targets: Tensor) -> list[tuple[Solution, Tensor | None]]:
-        """By query: the solution, Q = 1, and the exact share ``(B, *coordinates)`` where rows were written out.
+    def solve(self, masks: Tensor, targets: Tensor) -> list[tuple[Solution, Shares | None]]:
+        """By query: the solution, Q = 1, and the exact shares where rows were written out.
 
         ``masks`` (Q, *target) bool, ``targets`` (Q, B, *target).
         """
         small = [number for number, mask in enumerate(masks) if int(mask.sum()) <= self.solver.exact_up_to]
         large = [number for number in range(len(masks)) if number not in set(small)]
-        answers: dict[int, tuple[Solution, Tensor | None]] = {}
+        answers: dict[int, tuple[Solution, Shares | None]] = {}
         for number, system in self.exact_systems(masks, small):
-            answers[number] = system.solve(targets[number : number + 1]), system.share()
+            answers[number] = system.solve(targets[number : number + 1]), system.shares()
         if large:
             response = self.response()
             for some in _chunks(large, self.jacobian.chunk):
