@@ -14,7 +14,8 @@ import sgfi
 from benchmarks.common import parser, table, write
 from sgfi.calibration import _Job, _waves
 from sgfi.calibration.memory import as_bytes, readable
-from sgfi.spectral import Layout, Moments
+from sgfi.spectral import Moments
+from sgfi.spectral.quantise import Layout
 
 DERIVATIVES = 5
 """Forwards' worth of derivatives over both stages: a VJP; then a VJP, a JVP (values and tangents: two) and a VJP."""
@@ -52,7 +53,7 @@ def costs(plan: sgfi.Plan) -> list[dict[str, Any]]:
         count, channels, dtype = boundary.partition.count, boundary.channels, boundary.basis.dtype(torch.float32)
         numbers = boundary.operator.size(count, channels)
         product = 8 if dtype.is_complex else 2  # real operations of a multiply-add
-        planes = Layout.of(boundary.basis, boundary.partition, "gain").planes
+        planes = Layout.of(boundary.basis, boundary.partition).planes
         rows.append(
             {
                 "node": name,

@@ -132,8 +132,8 @@ def invented(plan: sgfi.Plan) -> sgfi.MapFamily:
         boundary = plan.boundary[name]
         shape = (boundary.partition.count, boundary.channels, boundary.channels)
         gain = 1e-3 * torch.randn(shape, dtype=boundary.basis.dtype(torch.float32))
-        strong = torch.zeros(shape[0], 1, shape[2], *([2] if gain.is_complex() else []), dtype=torch.float16)
-        return WienerMap(boundary.basis, boundary.partition, boundary.operator, {"gain": gain}).knowing(strong)
+        sources = torch.zeros(shape[0], 1, shape[2], *([2] if gain.is_complex() else []), dtype=torch.float16)
+        return WienerMap(boundary.basis, boundary.partition, boundary.operator, {"gain": gain, "sources": sources})
 
     maps = {name: (one(name), one(name)) for name in plan.fitted}
     return sgfi.MapFamily(plan, maps, 0.01, "true", 2, plan.graph.fingerprint)

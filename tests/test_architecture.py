@@ -146,7 +146,7 @@ def test_no_module_imports_itself_through_others() -> None:
         ("sgfi.graph.planted", "from sgfi.inversion import Query"),
         ("sgfi.graph.planted", "def f():\n    from sgfi.calibration.calibrate import calibrate"),
         ("sgfi.spectral.planted", "if TYPE_CHECKING:\n    from sgfi.boundaries.plan import Plan"),
-        ("sgfi.cli.planted", "from sgfi.storage.folder import _replace"),
+        ("sgfi.cli.planted", "from sgfi.storage.folder import _replan"),
         ("sgfi.spectral.planted", "import sgfi"),
         ("sgfi.cli.planted", "from sgfi.vision import load_model"),
     ],

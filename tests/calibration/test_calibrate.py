@@ -254,7 +254,7 @@ def test_a_checkpoint_folder_that_is_something_else(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_keeps_the_nodes_that_were_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sgfi.storage.folder as store
+    import sgfi.storage.files as store
 
     saved, real = [], store.save_file
 

@@ -14,7 +14,7 @@ import torch
 import sgfi
 from sgfi.calibration.processes import Team, _part, assemble
 from sgfi.errors import CalibrationError, StoreError
-from sgfi.storage.folder import UNFINISHED, Checkpoint
+from sgfi.storage.checkpoint import UNFINISHED, Checkpoint
 from tests.calibration.two_processes import MODES, calibrate, plan
 
 ROOT = Path(__file__).resolve().parents[2]

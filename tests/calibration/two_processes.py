@@ -15,7 +15,7 @@ from torch import Tensor
 
 import sgfi
 from sgfi.calibration.processes import Processes
-from sgfi.storage.folder import UNFINISHED
+from sgfi.storage.files import UNFINISHED
 from tests.analytic import tiny
 
 MODES: dict[str, dict[str, Any]] = {

@@ -231,7 +231,7 @@ def test_calibrate_honestly_with_everything_chosen_by_the_data(sgfi_command, mod
 
 
 def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
-    from sgfi.storage.folder import Checkpoint
+    from sgfi.storage import Checkpoint
 
     kept: list[str] = []
     keep = Checkpoint.keep
@@ -260,12 +260,12 @@ def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place
 
 
 def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
-    import sgfi.storage.folder
+    from sgfi.storage import files
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(sgfi.store, "save_file", full)
+    monkeypatch.setattr(files, "save_file", full)
     words = ["--target", "three", "--boundaries", "one", "--quiet"]
     outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code == 6 and "No space left" in outcome.err

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import PlanError
-from sgfi.spectral import Basis, Moments, Operator, Partition, WienerMap, operator_named
+from sgfi.spectral import Basis, Moments, Operator, Partition, WienerMap, operator_named, operators
 from sgfi.spectral import ridge as ridges
 
 BINS = 5
@@ -31,10 +31,9 @@ def fitted(
     name: str, x: Tensor, y: Tensor, kind: str, ridge: float = 0.05
 ) -> tuple[Operator, dict[str, Tensor], float]:
     operator, partition = operator_named(name), PARTITIONS[kind]
-    found = Moments.empty(partition, x.shape[1], x.dtype, full=operator.full)
-    found.update(x, y)
-    shift = found.ridge(ridge)
-    return operator, operator.solve(found, ridge).weights, shift
+    sums = Moments.empty(partition, x.shape[1], x.dtype, full=operator.full)
+    sums.update(x, y)
+    return operator, operator.solve(sums, ridge).weights, sums.ridge(ridge)
 
 
 def group_means(x: Tensor, y: Tensor, bins: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -53,8 +52,8 @@ def test_full_is_the_dense_wiener_matrix(kind: str, channels: int) -> None:
         expected = yx @ np.linalg.inv(xx + shift * np.eye(channels))
         np.testing.assert_allclose(weights["gain"][group].numpy(), expected, rtol=1e-9, atol=1e-11)
     out = operator.apply(weights, x, PARTITIONS[kind])
-    for place, group in enumerate(PARTITIONS[kind].groups.tolist()):
-        torch.testing.assert_close(out[place], weights["gain"][group] @ x[place])
+    for index, group in enumerate(PARTITIONS[kind].groups.tolist()):
+        torch.testing.assert_close(out[index], weights["gain"][group] @ x[index])
 
 
 @pytest.mark.parametrize("kind", PARTITIONS)
@@ -66,8 +65,8 @@ def test_diagonal_is_a_ratio_per_channel(kind: str) -> None:
         expected = np.diag(yx) / (np.diag(xx).real + shift)
         np.testing.assert_allclose(weights["gain"][group].numpy(), expected, rtol=1e-10)
     out = operator.apply(weights, x, PARTITIONS[kind])
-    for place, group in enumerate(PARTITIONS[kind].groups.tolist()):
-        torch.testing.assert_close(out[place], weights["gain"][group][:, None] * x[place])
+    for index, group in enumerate(PARTITIONS[kind].groups.tolist()):
+        torch.testing.assert_close(out[index], weights["gain"][group][:, None] * x[index])
 
 
 def test_gamma_is_the_diagonal_of_one_group() -> None:
@@ -195,7 +194,64 @@ def test_a_map_is_linear_and_keeps_leading_axes() -> None:
     assert not wiener(torch.zeros_like(one)).any()
 
 
+@pytest.mark.parametrize("kind", PARTITIONS)
+@pytest.mark.parametrize("name", [*NAMES, "causal", "causal+1", "causal+2", "causal+7"])
+def test_adjoint_of_every_operator(name: str, kind: str) -> None:
+    partition = PARTITIONS["shared" if name == "gamma" else kind]
+    x, y = spectra(4)
+    operator = operator_named(name)
+    sums = Moments.empty(partition, 4, x.dtype, full=operator.full, width=operator.width(4))
+    sums.update(operator.reads(x), y)
+    weights = operator.solve(sums, 0.05).weights
+    turned, adjoint = operator.adjoint(weights)
+    there, back = operator.apply(weights, x, partition), turned.apply(adjoint, y, partition)
+    torch.testing.assert_close((there.conj() * y).sum(), (x.conj() * back).sum())
+
+
+def test_resampled_gains_lie_on_the_line_between_their_neighbours() -> None:
+    operator, (old, new) = operator_named("full"), (Basis(2, (1,), (size, 2)) for size in (8, 16))
+    gain = torch.randn(5, 2, 2, dtype=torch.complex128)
+    finer = operator.resampled({"gain": gain}, Partition.of("singleton", 5), old, new)["gain"]
+    torch.testing.assert_close(finer[::2], gain)
+    torch.testing.assert_close(finer[1::2], (gain[1:] + gain[:-1]) / 2)
+    shared = operator.resampled({"gain": gain[:1]}, Partition.of("shared", 5), old, new)["gain"]
+    assert torch.equal(shared, gain[:1])
+    assert operator.repartitioned(Partition.of("singleton", 5), 9) == "singleton"
+    with pytest.raises(PlanError, match="custom"):
+        operator.repartitioned(PARTITIONS["custom"], 9)
+
+
+def test_positions_keep_their_own_matrices_at_another_length() -> None:
+    causal, gain = operator_named("causal"), torch.randn(5, 2, 2)
+    bases = {size: Basis(2, (1,), (size, 2), positional=True) for size in (3, 5, 6)}
+    singles = Partition.of("singleton", 5)
+    assert torch.equal(causal.resampled({"gain": gain}, singles, bases[5], bases[3])["gain"], gain[:3])
+    with pytest.raises(PlanError, match="at most 5 tokens"):
+        causal.resampled({"gain": gain}, singles, bases[5], bases[6])
+    groups = Partition.of([0, 0, 1, 2, 2], 5)
+    assert causal.repartitioned(groups, 7) == [0, 0, 1, 2, 2, 2, 2] and causal.repartitioned(groups, 3) == [0, 0, 1]
+    assert torch.equal(causal.resampled({"gain": gain[:3]}, groups, bases[5], bases[3])["gain"], gain[:2])
+
+
 @pytest.mark.parametrize("name", ["fuller", "rank8", "diagonal+rank", "diagonal+rank-1", "diagonal+rank08", ""])
 def test_unknown_operators_are_refused(name: str) -> None:
-    with pytest.raises(PlanError, match="operator"):
+    with pytest.raises(PlanError, match="operator among full, causal"):
         operator_named(name)
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    with pytest.raises(PlanError, match="Did you mean 'diagonal'"):
+        operator_named("diagnal")
+
+
+def test_a_new_operator_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operators, "OPERATORS", dict(operators.OPERATORS))
+
+    class Halved(Operator):
+        """Half of everything."""
+
+    assert operators.operator("halved")(Halved) is Halved
+    assert isinstance(operator_named("halved"), Halved)
+    with pytest.raises(ValueError, match="second operator named 'full'"):
+        operators.operator("full")(Halved)
+    assert type(operator_named("full")) is Operator

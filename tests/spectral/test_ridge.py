@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from sgfi.spectral import Moments, Partition, operator_named
-from sgfi.spectral.prior import GRID, OWN, shared
-from sgfi.spectral.ridge import chosen, fixed
+from sgfi.spectral.ridge import solve, solve_leave_one_out
+from sgfi.spectral.shrinkage import MAX_LEVERAGE, RIDGES, SharedGain
 
 BINS, CHANNELS, SAMPLES = 3, 4, 9
 MANY = 14
@@ -23,13 +23,13 @@ def spectra(noise: float = 0.5, channels: int = CHANNELS) -> tuple[Tensor, Tenso
 
 def moments(x: Tensor, y: Tensor, full: bool = False) -> Moments:
     bare = x.shape[1] > x.shape[2]
-    found = Moments.empty(Partition.of("singleton", BINS), x.shape[1], x.dtype, bare=bare and not full)
-    found.update(x, y)
-    return found
+    sums = Moments.empty(Partition.of("singleton", BINS), x.shape[1], x.dtype, bare=bare and not full)
+    sums.update(x, y)
+    return sums
 
 
 def refitted(x: Tensor, y: Tensor, shift: float) -> Tensor:
-    """Every sample predicted by a ridge fit to the others, one honest fit after the other."""
+    """Every sample predicted by a ridge fit to the others, with a fit of its own."""
     out = torch.empty_like(y)
     for left_out in range(SAMPLES):
         rest = [sample for sample in range(SAMPLES) if sample != left_out]
@@ -54,28 +54,29 @@ def test_the_chosen_ridge_is_the_one_that_refitting_would_choose(channels: int, 
     """For what the map of all bins leaves of samples it has not seen; with fewer samples than channels too."""
     torch.manual_seed(3)
     x, y = spectra(noise, channels)
-    found = moments(x, y)
+    sums = moments(x, y)
     batches = [(x[..., :5], y[..., :5]), (x[..., 5:], y[..., 5:])]
-    prior = shared(batches)
-    left = y - prior.unseen(x, y)
-    shifts = [relative * found.ridge(1.0) for relative in GRID]
-    errors = torch.stack([(refitted(x, left, shift) - left).abs().square().sum((1, 2)) for shift in shifts])
-    for row, relative in enumerate(GRID):
-        whitener = fixed(moments(x, left, full=True), relative, whiten=True).whitener
+    shared = SharedGain.fit(batches)
+    residual = y - shared.unseen(x, y)
+    shifts = [relative * sums.ridge(1.0) for relative in RIDGES]
+    errors = torch.stack([(refitted(x, residual, shift) - residual).abs().square().sum((1, 2)) for shift in shifts])
+    for row, relative in enumerate(RIDGES):
+        whitener = solve(moments(x, residual, full=True), relative, whiten=True).whitener
         assert whitener is not None
         leverage = (whitener @ x).abs().square().sum(1) / SAMPLES
-        errors[row, leverage.amax(1) > OWN] = torch.inf  # mere repetition of a sample is not considered
+        errors[row, leverage.amax(1) > MAX_LEVERAGE] = torch.inf  # mere repetition of a sample is not considered
     best = torch.tensor(shifts)[errors.argmin(0)]
-    fit = chosen(moments(x, y), batches, whiten=True)
-    usable = errors.min(0).values < left.abs().square().sum((1, 2))
+    fit = solve_leave_one_out(moments(x, y), batches, whiten=True)
+    usable = errors.min(0).values < residual.abs().square().sum((1, 2))
     assert usable.any()
     torch.testing.assert_close(fit.ridge[usable].double(), best[usable].double())
-    one = int(usable.nonzero()[0])
-    same = fixed(moments(x, left, full=True), float(fit.ridge[one]) / found.ridge(1.0), whiten=True)
-    torch.testing.assert_close(fit.gain[one], same.gain[one] + prior.gain)
+    group = int(usable.nonzero()[0])
+    same = solve(moments(x, residual, full=True), float(fit.ridge[group]) / sums.ridge(1.0), whiten=True)
+    torch.testing.assert_close(fit.weights["gain"][group], same.weights["gain"][group] + shared.gain)
     assert fit.whitener is not None and same.whitener is not None
     assert fit.whitener.shape == (BINS, min(channels, SAMPLES), channels)
-    torch.testing.assert_close((fit.whitener[one] @ x[one]).norm(dim=0), (same.whitener[one] @ x[one]).norm(dim=0))
+    expected = (same.whitener[group] @ x[group]).norm(dim=0)
+    torch.testing.assert_close((fit.whitener[group] @ x[group]).norm(dim=0), expected)
 
 
 def test_fewer_samples_than_channels_and_some_of_them_alike() -> None:
@@ -83,20 +84,20 @@ def test_fewer_samples_than_channels_and_some_of_them_alike() -> None:
     x, y = spectra(channels=MANY)
     x[..., 1], y[..., 1] = x[..., 0], y[..., 0]
     x[1] = 0
-    fit = chosen(moments(x, y), [(x, y)], whiten=True)
-    assert torch.isfinite(fit.gain).all() and fit.whitener is not None and torch.isfinite(fit.whitener).all()
-    assert fit.prior is not None
-    torch.testing.assert_close(fit.gain[1], fit.prior.gain.to(fit.gain))
+    fit = solve_leave_one_out(moments(x, y), [(x, y)], whiten=True)
+    assert torch.isfinite(fit.weights["gain"]).all() and fit.whitener is not None and torch.isfinite(fit.whitener).all()
+    assert fit.shrunk_to is not None
+    torch.testing.assert_close(fit.weights["gain"][1], fit.shrunk_to.gain.to(fit.weights["gain"]))
 
 
-def test_leaving_out_reaches_through_the_prior() -> None:
+def test_leaving_out_reaches_through_the_shrinkage_target() -> None:
     """Only what a sample says of itself may differ: the unseen prediction does not follow its own target."""
     x, y = spectra()
     operator, partition = operator_named("full"), Partition.of("singleton", BINS)
     solution = operator.solve(moments(x, y), "auto", whiten=True, samples=[(x, y)])
     seen = operator.apply(solution.weights, x, partition)
     unseen = operator.unseen(solution, x, y, partition, SAMPLES)
-    assert unseen is not None and solution.prior is not None
+    assert unseen is not None and solution.shrunk_to is not None
     assert (y - unseen).norm() > (y - seen).norm()
 
 
@@ -104,28 +105,28 @@ def test_where_nothing_more_can_be_predicted_the_map_of_all_bins_stays() -> None
     x, _ = spectra()
     y = torch.randn(BINS, CHANNELS, SAMPLES, dtype=torch.complex128)
     y[0] = 100 * y[0] * (1 + torch.arange(SAMPLES) % 2 * 1e3)
-    fit = chosen(moments(x, y), [(x, y)], whiten=True)
+    fit = solve_leave_one_out(moments(x, y), [(x, y)], whiten=True)
     for group in range(BINS):
         if torch.isinf(fit.ridge[group]):
-            assert fit.prior is not None and torch.equal(fit.gain[group].real, fit.prior.gain)
-    assert torch.isfinite(fit.gain).all()
+            assert fit.shrunk_to is not None and torch.equal(fit.weights["gain"][group].real, fit.shrunk_to.gain)
+    assert torch.isfinite(fit.weights["gain"]).all()
     assert fit.whitener is not None and torch.isfinite(fit.whitener).all()
 
 
 def test_a_dead_source_gives_zero_never_nan() -> None:
     x, y = spectra()
     dead = torch.zeros_like(x)
-    fit = chosen(moments(dead, y), [(dead, y)], whiten=True)
-    assert torch.equal(fit.gain, torch.zeros_like(fit.gain))
+    fit = solve_leave_one_out(moments(dead, y), [(dead, y)], whiten=True)
+    assert not fit.weights["gain"].any()
 
 
 def test_groups_share_one_choice() -> None:
     x, y = spectra()
     partition = Partition.of([0, 1, 0], BINS)
-    found = Moments.empty(partition, CHANNELS, x.dtype)
-    found.update(x, y)
-    fit = chosen(found, [(x, y)], whiten=False)
-    assert fit.gain.shape == (2, CHANNELS, CHANNELS)
+    sums = Moments.empty(partition, CHANNELS, x.dtype)
+    sums.update(x, y)
+    fit = solve_leave_one_out(sums, [(x, y)], whiten=False)
+    assert fit.weights["gain"].shape == (2, CHANNELS, CHANNELS)
     assert fit.ridge.shape == (2,)
     assert fit.whitener is None
 
@@ -135,14 +136,14 @@ def test_groups_of_positions_have_ridges_of_their_own() -> None:
     x, y = torch.randn(2, BINS, CHANNELS, SAMPLES, dtype=torch.float64)
     x[0] *= 1e3
     partition = Partition.of([0, 1, 1], BINS)
-    found = Moments.empty(partition, CHANNELS, x.dtype)
-    found.update(x, y)
-    fit = operator_named("causal").solve(found, 0.01)
+    sums = Moments.empty(partition, CHANNELS, x.dtype)
+    sums.update(x, y)
+    fit = operator_named("causal").solve(sums, 0.01)
     for group, members in enumerate(partition.members):
         one, two = (part[members].transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
         normal = one @ one.T
         normal += 0.01 * normal.diagonal().mean() * torch.eye(CHANNELS)
         torch.testing.assert_close(fit.weights["gain"][group], two @ one.T @ torch.linalg.inv(normal))
     assert fit.ridge[0] > 1e5 * fit.ridge[1]
-    alike = operator_named("full").solve(found, 0.01)
+    alike = operator_named("full").solve(sums, 0.01)
     assert alike.ridge[0] == alike.ridge[1]

@@ -16,8 +16,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 import sgfi
-import sgfi.storage.folder as store
+from sgfi import storage
 from sgfi.errors import PlanError, SgfiError, StoreError
+from sgfi.storage import files
 from tests.analytic import tiny
 
 GROUPS = [0, 1, 1, 2, 0, 2]
@@ -124,7 +125,7 @@ def test_a_double_precision_family(tmp_path: Path) -> None:
 def test_the_manifest_says_everything_without_the_weights(saved: Path) -> None:
     for file in saved.glob("*.safetensors"):
         file.unlink()
-    told = store.read_manifest(saved)
+    told = storage.read_manifest(saved)
     assert told == json.loads((saved / "manifest.json").read_text())
     assert told["format"] == 1 and told["model"]["fingerprint"] == graph().fingerprint
     assert told["model"]["class"].endswith("Chain") and told["model"]["input_shape"] == [2, 5, 6]
@@ -216,7 +217,7 @@ def test_a_full_disk_leaves_nothing_behind(
 ) -> None:
     if existing:
         sgfi.save(family("diagonal"), tmp_path / "maps")
-    before, real, count = contents(tmp_path), store.save_file, []
+    before, real, count = contents(tmp_path), files.save_file, []
 
     def full(tensors: dict, file: Path, **more: Any) -> None:
         count.append(file)
@@ -225,7 +226,7 @@ def test_a_full_disk_leaves_nothing_behind(
             raise error
         real(tensors, file, **more)
 
-    monkeypatch.setattr(store, "save_file", full)
+    monkeypatch.setattr(files, "save_file", full)
     with pytest.raises(StoreError, match="No space left"):
         sgfi.save(family(), tmp_path / "maps", overwrite=existing)
     assert contents(tmp_path) == before and len(count) == 2
@@ -245,7 +246,7 @@ def test_an_overwrite_that_fails_at_the_last_step_puts_the_old_folder_back(
             raise error
         real(source, goal)
 
-    monkeypatch.setattr(store.os, "replace", replace)
+    monkeypatch.setattr(files.os, "replace", replace)
     with pytest.raises((StoreError, KeyboardInterrupt)):
         sgfi.save(family("diagonal"), saved, overwrite=True)
     assert contents(saved.parent) == before and [p.name for p in saved.parent.iterdir()] == ["maps"]
@@ -290,7 +291,7 @@ def test_damaged_map_files_are_named(harm: Callable[[Path], None], told: str, sa
         sgfi.load(saved, graph())
     assert "001_act1" in str(found.value)
     with pytest.raises(StoreError, match="001_act1"):
-        store.verify_files(saved)
+        storage.verify_files(saved)
 
 
 def test_a_truncated_file_is_told_even_without_checksums(saved: Path) -> None:

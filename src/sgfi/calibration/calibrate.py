@@ -21,7 +21,7 @@ from sgfi.errors import CalibrationError
 from sgfi.inversion import MapFamily
 from sgfi.inversion.update import source
 from sgfi.spectral import Moments, Solution, WienerMap
-from sgfi.storage.folder import Checkpoint, NodeMaps
+from sgfi.storage.checkpoint import Checkpoint, NodeMaps
 
 Maps = dict[str, tuple[WienerMap, ...]]
 MOST_STAGES = 8
@@ -173,7 +173,6 @@ def _fit(job: Job, wave: list[str], states: TrueChildren, bar: Progress) -> dict
             solution = _joined(pieces.pop(name))
             boundary = job.plan.boundary[name]
             wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
-            wiener = wiener.knowing(solution.strong)
             told = diagnostics[name][-1]
             told["ridge"] = float(solution.ridge.median())
             missed = states.solved(name, wiener, solution)
@@ -206,15 +205,8 @@ def _joined(pieces: list[Solution]) -> Solution:
         return pieces[0]
     weights = {key: torch.cat([piece.weights[key] for piece in pieces]) for key in pieces[0].weights}
     whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
-    strong = [piece.strong for piece in pieces if piece.strong is not None]
     ridge = torch.cat([piece.ridge for piece in pieces])
-    return Solution(
-        weights,
-        ridge,
-        torch.cat(whiteners) if whiteners else None,
-        torch.cat(strong) if strong else None,
-        pieces[0].prior,
-    )
+    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None, pieces[0].shrunk_to)
 
 
 @torch.no_grad()

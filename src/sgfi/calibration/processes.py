@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sgfi.errors import CalibrationError
-from sgfi.spectral import Moments, Prior, Solution
+from sgfi.spectral import Moments, SharedGain, Solution
 
 T = TypeVar("T")
 
@@ -167,20 +167,16 @@ def _part(groups: range, rank: int, size: int) -> range:
 def _tensors(solution: Solution) -> dict[str, Tensor]:
     found = {f"weights {key}": value.contiguous() for key, value in solution.weights.items()}
     found["ridge"] = solution.ridge
-    rest = {"whitener": solution.whitener, "strong": solution.strong}
-    rest |= {} if solution.prior is None else {f"prior {key}": value for key, value in vars(solution.prior).items()}
-    return found | {key: value.contiguous() for key, value in rest.items() if value is not None}
+    if solution.whitener is not None:
+        found["whitener"] = solution.whitener.contiguous()
+    shared = {} if solution.shrunk_to is None else vars(solution.shrunk_to)
+    return found | {f"shared {key}": value.contiguous() for key, value in shared.items()}
 
 
 def _solution(tensors: dict[str, Tensor]) -> Solution:
-    prior = _under("prior ", tensors)
-    return Solution(
-        _under("weights ", tensors),
-        tensors["ridge"],
-        tensors.get("whitener"),
-        tensors.get("strong"),
-        Prior(**prior) if prior else None,
-    )
+    shared = _under("shared ", tensors)
+    weights, target = _under("weights ", tensors), SharedGain(**shared) if shared else None
+    return Solution(weights, tensors["ridge"], tensors.get("whitener"), target)
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

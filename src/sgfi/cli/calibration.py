@@ -17,7 +17,7 @@ from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.inputs.data import Mirrored, SkippedFile, open_data
-from sgfi.storage.folder import _replace
+from sgfi.storage import replace_folder
 
 
 @command
@@ -139,4 +139,4 @@ def _move(finished: Path, out: Path, force: bool) -> None:
 
     Fitting may have taken hours, so whether that name is still free is asked again.
     """
-    _replace(finished, options.free_map_folder(out, force))
+    replace_folder(finished, options.free_map_folder(out, force))

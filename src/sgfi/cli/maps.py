@@ -16,7 +16,8 @@ from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
 from sgfi.evaluation import quality as report
 from sgfi.inputs.models import told_weights
-from sgfi.storage.folder import read_manifest, verify_files
+from sgfi.inversion import MapFamily
+from sgfi.storage import read_manifest, verify_files
 
 
 @command
@@ -24,7 +25,7 @@ def info(
     maps: options.Maps,
     as_json: Annotated[bool, typer.Option("--json", help="The whole manifest as JSON.")] = False,
     quality: Annotated[
-        bool, typer.Option("--quality", help="What every node misses of samples its maps have not seen, and advice.")
+        bool, typer.Option("--quality", help="The leave-one-out or held-out error of every node, and advice.")
     ] = False,
 ) -> None:
     """What a map folder holds, read from its manifest alone.
@@ -55,7 +56,7 @@ def verify(
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
 ) -> None:
-    """Check that every map file is there, whole and unaltered.
+    """Check that every map file is there, complete and unaltered.
 
     Example:
 
@@ -72,10 +73,10 @@ def verify(
 def shrink(
     maps: options.Maps,
     out: Annotated[Path, typer.Option(help="Folder for the smaller family.")],
-    stages: Annotated[int | None, typer.Option(help="Keep so many maps per node (1: the first map only).")] = None,
+    stages: Annotated[int | None, typer.Option(help="Maps to keep per node (1: the first map only).")] = None,
     target: Annotated[str | None, typer.Option(help="Keep only what this shallower target needs.")] = None,
     precision: Annotated[
-        options.Precision | None, typer.Option(help="Keep numbers in 16 bits (half) or 8 (int8).")
+        options.Precision | None, typer.Option(help="Store weights in 16 bits (half) or 8 (int8).")
     ] = None,
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
@@ -100,10 +101,10 @@ def shrink(
     typer.echo(str(out))
 
 
-def shrunk(family: Any, stages: int | None, target: str | None) -> Any:
-    """The family with fewer maps; the maps that stay are the same numbers."""
+def shrunk(family: MapFamily, stages: int | None, target: str | None) -> MapFamily:
+    """The family with fewer maps; those that stay are unchanged."""
     if stages is not None and not 1 <= stages <= family.stages:
-        raise QueryError(f"1 to {family.stages} stages", str(stages), "The family has no more.")
+        raise QueryError(f"1 to {family.stages} stages", str(stages), "Choose a number in this range.")
     plan = family.plan
     if target is not None:
         plan = replace(plan, dag=plan.toward(target))  # refuses where a frontier would differ
@@ -118,7 +119,7 @@ def shrunk(family: Any, stages: int | None, target: str | None) -> Any:
 
 
 def facts(manifest: dict[str, Any]) -> dict[str, str]:
-    """The manifest in a dozen lines."""
+    """The manifest in a few lines: name -> text."""
     plan, fit = manifest["plan"], manifest["calibration"]
     model = dict(manifest["provenance"].get("model") or {})
     data = dict(manifest["provenance"].get("data") or {})

@@ -107,14 +107,14 @@ def free_path(path: Path, force: bool) -> Path:
 def free_map_folder(path: Path, force: bool) -> Path:
     """Refuse early, before any fitting: maps may take the place of maps (with ``force``) and of nothing else."""
     from sgfi.errors import StoreError
-    from sgfi.storage.folder import _replaceable
+    from sgfi.storage import is_map_folder
 
     if path.name in ("", ".."):
         raise StoreError("a folder with a name of its own", str(path), "Name a folder inside it.")
     if path.exists() and not path.is_dir():
         raise StoreError("a folder for the maps", f"{path}, which is a file", "Choose another.")
     free_path(path, force)
-    if path.exists() and not _replaceable(path):
+    if path.exists() and not is_map_folder(path):
         raise StoreError(
             "a map folder or an empty folder to replace",
             f"{path}, which holds something else",

@@ -8,7 +8,6 @@ and the local defect ``epsilon_v = K_v H - H_v`` the recursion ``delta_v = epsil
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -23,18 +22,8 @@ from sgfi.spectral import WienerMap
 
 
 def adjoint(wiener: WienerMap) -> WienerMap:
-    """The map's own adjoint: ``<W a, b> = <a, W* b>``. Frequency-diagonal maps only need their matrices adjoined."""
-    weights = wiener.unpacked
-    if "left" in weights:
-        turned = {
-            "diagonal": weights["diagonal"].conj().resolve_conj(),
-            "left": weights["right"].mH.resolve_conj(),
-            "right": weights["left"].mH.resolve_conj(),
-        }
-    else:
-        gain = weights["gain"]
-        turned = {"gain": (gain.mH if gain.dim() == 3 else gain.conj()).resolve_conj()}
-    return replace(wiener, weights={key: value.contiguous() for key, value in turned.items()})
+    """The map's own adjoint: ``<W a, b> = <a, W* b>``."""
+    return wiener.adjoint()
 
 
 class LinearUpdate:

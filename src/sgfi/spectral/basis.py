@@ -67,12 +67,12 @@ class Basis:
 
     def _line_blocks(self, size: int, stored: int, width: int) -> Tensor:
         """Ids along one axis."""
-        place = torch.arange(stored)
+        index = torch.arange(stored)
         if self.trivial:
-            return place // width
-        signed = torch.where(2 * place <= size, place, place - size)
-        blocks = signed.sign() * (1 + (signed.abs() - 1) // width)
-        return torch.where(2 * place == size, size, blocks)
+            return index // width
+        frequency = torch.where(2 * index <= size, index, index - size)
+        blocks = frequency.sign() * (1 + (frequency.abs() - 1) // width)
+        return torch.where(2 * index == size, size, blocks)
 
     def dtype(self, real: torch.dtype) -> torch.dtype:
         """The spectrum's dtype for tensors of dtype ``real``."""
@@ -92,19 +92,19 @@ class Basis:
     def synthesise(self, spectrum: Tensor) -> Tensor:
         """``(F, C, B)`` -> ``(B, ...)``; what irfftn returns is the result."""
         if self._line:
-            back = _matrices(self.coords[0], spectrum.real.dtype, spectrum.device)[1]
+            inverse = _matrices(self.coords[0], spectrum.real.dtype, spectrum.device)[1]
             rows = torch.cat([spectrum.mT.real, spectrum.mT.imag])  # (2 F, B, C)
-            ordered = (back @ rows.flatten(1)).unflatten(1, rows.shape[1:]).permute(1, 2, 0)
+            ordered = (inverse @ rows.flatten(1)).unflatten(1, rows.shape[1:]).permute(1, 2, 0)
         else:
-            laid = spectrum.mT.reshape(*self.spectrum_shape, -1, self.channels)  # (d1..dk, B, C)
-            if not self.trivial and len(self.coords) > 1:  # all but the last where they stand: cheaper than irfftn
-                laid = torch.fft.ifftn(laid, dim=tuple(range(len(self.coords) - 1)), norm="ortho")
-            ordered = laid.permute(-2, -1, *range(len(self.coords)))
+            grid = spectrum.mT.reshape(*self.spectrum_shape, -1, self.channels)  # (d1..dk, B, C)
+            if not self.trivial and len(self.coords) > 1:  # all axes but the last, unpermuted: cheaper than irfftn
+                grid = torch.fft.ifftn(grid, dim=tuple(range(len(self.coords) - 1)), norm="ortho")
+            ordered = grid.permute(-2, -1, *range(len(self.coords)))
             if not self.trivial:
                 ordered = torch.fft.irfft(ordered.contiguous(), n=self.coords[-1], norm="ortho")
         order = [0] * (1 + len(self.shape))
-        for place, axis in enumerate((0, self.channel_axis, *self.coord_axes)):
-            order[axis] = place
+        for position, axis in enumerate((0, self.channel_axis, *self.coord_axes)):
+            order[axis] = position
         return ordered.permute(order).contiguous()
 
     @property
@@ -116,7 +116,7 @@ class Basis:
 @torch.inference_mode(False)  # kept for callers in any mode
 def _matrices(size: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
     """The transform of one axis of N positions and its inverse, ``(2 F, N)`` and ``(N, 2 F)``: first the real parts."""
-    there = torch.fft.rfft(torch.eye(size, dtype=dtype, device=device), norm="ortho").T
-    unit = torch.eye(len(there), dtype=there.dtype, device=device)
-    back = torch.fft.irfft(torch.cat([unit, 1j * unit]), n=size, norm="ortho").T
-    return torch.cat([there.real, there.imag]).contiguous(), back.contiguous()
+    forward = torch.fft.rfft(torch.eye(size, dtype=dtype, device=device), norm="ortho").T
+    unit = torch.eye(len(forward), dtype=forward.dtype, device=device)
+    inverse = torch.fft.irfft(torch.cat([unit, 1j * unit]), n=size, norm="ortho").T
+    return torch.cat([forward.real, forward.imag]).contiguous(), inverse.contiguous()

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sgfi.spectral.devices import wide
 from sgfi.spectral.partition import Partition
+from sgfi.spectral.precision import wide
 
 PRODUCT_BYTES = 4 << 20
 """Products made before they are added to sums of another precision: little enough for a processor's cache."""
 FLOOR = 1e-30
-"""Protects the relative ridge in the degenerate zero-source case (eq:relative_ridge)."""
+"""Least value of a power that is divided by: protects the relative ridge of a zero source (eq:relative_ridge)."""
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Moments:
 
     For full matrices ``xx`` is ``(K, W, W)`` and ``yx`` ``(K, C, W)``, where W is what the operator reads, most often
     the C channels; where only channel-wise moments are kept, both are ``(K, C)``. ``bare`` ones count samples and
-    energies alone: with fewer samples than channels the samples themselves say the same in fewer numbers.
+    energies alone: with fewer samples than channels the samples themselves hold the same in fewer numbers.
     ``energy`` is the sum of ``|X|^2`` over *all* stored bins, also when only a range of groups is accumulated here:
     the ridge is one number per node. ``target`` is the sum of ``|Y|^2``. The sums may be in double precision, which
     makes them independent of the order of the batches; products and what is solved are in that of the spectra.
@@ -84,21 +84,21 @@ class Moments:
         self.energy += _energy(x, self.energy.dtype)
         self.target += _energy(y, self.target.dtype)
         self.count += x.shape[-1]
-        for place, one, two in () if self.bare else self.pooled(x, y):
-            conjugate = one.conj().resolve_conj()
+        for part, sources, targets in () if self.bare else self.pooled(x, y):
+            conjugate = sources.conj().resolve_conj()
             if self.full:
-                _add_product(self.xx[place], one, conjugate.mT)
-                _add_product(self.yx[place], two, conjugate.mT)
+                _add_product(self.xx[part], sources, conjugate.mT)
+                _add_product(self.yx[part], targets, conjugate.mT)
             else:
-                self.xx[place] += (one * conjugate).sum(-1)
-                self.yx[place] += (two * conjugate).sum(-1)
+                self.xx[part] += (sources * conjugate).sum(-1)
+                self.yx[part] += (targets * conjugate).sum(-1)
 
     def replace_targets(self, samples: Iterable[tuple[Tensor, Tensor]]) -> None:
         """Full ``Y X*`` of the same sources with other targets."""
         self.yx.zero_()
         for x, y in samples:
-            for place, one, two in self.pooled(x, y):
-                _add_product(self.yx[place], two, one.mH.resolve_conj())
+            for part, sources, targets in self.pooled(x, y):
+                _add_product(self.yx[part], targets, sources.mH.resolve_conj())
 
     def merge(self, other: Moments) -> None:
         """Add the moments of other samples."""
@@ -114,13 +114,13 @@ class Moments:
         return replace(self, xx=self.xx[part], yx=self.yx[part], groups=groups)
 
     def pooled(self, x: Tensor, y: Tensor) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Our groups and their columns ``(k, C, |g| B)``: all at once, or those of one size at a time."""
+        """The groups kept here and their columns ``(k, C, |g| B)``: all at once, or those of one size at a time."""
         if self.partition.kind == "singleton":
-            ours = slice(self.groups.start, self.groups.stop)
-            yield slice(None), x[ours], y[ours]
+            own = slice(self.groups.start, self.groups.stop)
+            yield slice(None), x[own], y[own]
             return
-        for place, bins in self.partition.runs(self.groups):
-            yield place, gathered(x, bins), gathered(y, bins)
+        for part, bins in self.partition.runs(self.groups):
+            yield part, gathered(x, bins), gathered(y, bins)
 
     @property
     def columns(self) -> Tensor:
@@ -140,7 +140,7 @@ class Moments:
         mean = float(self.energy) / (self.count * self.partition.bins * channels)
         return relative * max(mean, FLOOR)
 
-    def own_ridge(self, relative: float) -> Tensor:
+    def group_ridges(self, relative: float) -> Tensor:
         """(K,) the same with the mean over each group alone."""
         diagonal = torch.diagonal(self.xx, dim1=-2, dim2=-1).real.to(self.energy.dtype)
         return relative * (diagonal.mean(1) / self.columns).clamp(min=FLOOR)

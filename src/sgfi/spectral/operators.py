@@ -1,46 +1,63 @@
 """Operator families: what a channel matrix may look like, and its closed-form fit.
 
 A family fills a few slots: which moments it needs (``full``), what it reads of a spectrum (``reads``), how weights
-follow from the moments (``solve``), how they act (``apply``), and how many numbers they hold (``size``).
+follow from the moments (``solve``), how they act (``apply``), backwards too (``adjoint``), what becomes of them at
+another number of bins (``resampled``), and how many numbers they hold (``size``).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgfi.errors import PlanError
+from sgfi.errors import PlanError, closest
+from sgfi.spectral.basis import Basis
 from sgfi.spectral.moments import Moments, gathered
 from sgfi.spectral.partition import Partition
-from sgfi.spectral.prior import Prior, Samples, leave_one_out
-from sgfi.spectral.quantise import Packed
-from sgfi.spectral.ridge import chosen, fixed, parts
+from sgfi.spectral.quantise import Weight, Weights, chunks, product
+from sgfi.spectral.ridge import Solution, parts, solve, solve_leave_one_out
+from sgfi.spectral.shrinkage import Samples, leave_one_out
 
-Weights = dict[str, Tensor]
-Kept = Tensor | Packed
-"""Weights as they are kept: in full, or packed."""
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A solved map: its weights, the ridge of each group and, where asked for, what tells a sample's leverage."""
-
-    weights: Weights
-    ridge: Tensor
-    """(K,) the shift added to each group's diagonal."""
-    whitener: Tensor | None = None
-    """(K, r, W), see :class:`~sgfi.spectral.ridge.Fit`."""
-    strong: Tensor | None = None
-    """See :func:`~sgfi.spectral.quantise.strongest`."""
-    prior: Prior | None = None
-    """What the weights were held toward, if not toward zero."""
+Full = Mapping[str, Tensor]
+"""Weights in full, by the operator's own names."""
+Family = TypeVar("Family", bound=Callable)
+OPERATORS: dict[str, Callable[..., Operator]] = {}
+"""By name, in which ``<field>`` stands for a positive number that sets this field."""
 
 
+def operator(*names: str) -> Callable[[Family], Family]:
+    """Register a family under its names."""
+
+    def register(family: Family) -> Family:
+        for name in names:
+            if name in OPERATORS:
+                raise ValueError(f"a second operator named {name!r}")
+            OPERATORS[name] = family
+        return family
+
+    return register
+
+
+def operator_named(name: str) -> Operator:
+    """``full``, ``diagonal``, ``gamma``, ``diagonal+rank<rank>``, ``causal`` or ``causal+<reach>``."""
+    for known, family in OPERATORS.items():
+        prefix, _, field = known.rstrip(">").partition("<")
+        number = name.removeprefix(prefix)
+        if name == known and not field:
+            return family(name)
+        if field and name.startswith(prefix) and re.fullmatch(r"[1-9]\d*", number):
+            return family(name, **{field: int(number)})
+    todo = closest(name, OPERATORS) or "Choose one of these."
+    raise PlanError(f"an operator among {', '.join(OPERATORS)}", repr(name), todo)
+
+
+@operator("full")
 @dataclass(frozen=True)
 class Operator:
     """Full channel matrices: ``G_g = S_HR (S_RR + lambda I)^-1`` (eq:matrix_wiener)."""
@@ -56,6 +73,8 @@ class Operator:
     """Whether ``ridge="auto"`` can be solved for."""
     causal: bool = False
     """Acts on positions, not frequencies, and never carries anything to a position after the last one queried."""
+    conjugate: bool = True
+    """Whether opposite frequencies have conjugate weights, of which packing keeps one."""
 
     def reads(self, spectrum: Tensor) -> Tensor:
         """What the matrices are applied to: ``(F, C, B)`` -> ``(F, W, B)``."""
@@ -68,42 +87,61 @@ class Operator:
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         """``ridge`` is relative (eq:relative_ridge) or ``"auto"``: chosen per group by leave-one-out on ``samples``."""
         if ridge == "auto":
-            fit = chosen(moments, samples, whiten=whiten)
-        else:
-            fit = fixed(moments, float(ridge), whiten=whiten, apart=self.causal)
-        return Solution({"gain": fit.gain}, fit.ridge, fit.whitener, fit.strong, fit.prior)
+            return solve_leave_one_out(moments, samples, whiten=whiten)
+        return solve(moments, float(ridge), whiten=whiten, per_group=self.causal)
 
     def unseen(
         self, solution: Solution, spectrum: Tensor, target: Tensor, partition: Partition, samples: int
     ) -> Tensor | None:
-        """What the map would have made of each sample had it not seen that sample; ``None`` when not known."""
+        """The leave-one-out prediction of each sample; ``None`` when not known."""
         leverage = self.leverage(solution, spectrum, partition, samples)
         if leverage is None:
             return None
         prediction = self.apply(solution.weights, spectrum, partition)
-        if solution.prior is None:
+        if solution.shrunk_to is None:
             return leave_one_out(prediction, target, leverage)
         reads = self.reads(spectrum)
-        base = solution.prior.unseen(reads, target)
-        return base + leave_one_out(prediction - solution.prior(reads), target - base, leverage)
+        base = solution.shrunk_to.unseen(reads, target)
+        return base + leave_one_out(prediction - solution.shrunk_to(reads), target - base, leverage)
 
     def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
         """(F, 1, B): how much of each sample's own target went into its prediction; ``None`` when not known."""
         if solution.whitener is None:
             return None
         energy = _by_group(solution.whitener, self.reads(spectrum), partition).abs().square().sum(1, keepdim=True)
-        columns = samples * partition.sizes[partition.groups].to(energy)
-        return energy / columns.reshape(-1, 1, 1)
+        return energy / _columns(energy, partition, samples)
 
-    def apply(self, weights: Mapping[str, Kept], spectrum: Tensor, partition: Partition) -> Tensor:
+    def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
         """``(F, C, B)`` -> ``(F, C, B)``."""
         return _by_group(weights["gain"], self.reads(spectrum), partition)
+
+    def adjoint(self, weights: Full) -> tuple[Operator, dict[str, Tensor]]:
+        """The operator and weights of ``W*``: ``<W a, b> = <a, W* b>``."""
+        return self, {"gain": _conjugate(weights["gain"].mT)}
+
+    def resampled(self, weights: Full, partition: Partition, old: Basis, new: Basis) -> dict[str, Tensor]:
+        """The weights for another number of bins: matrices of single bins are interpolated, shared ones stay.
+
+        Linear in the normalised frequency of one coordinate axis: bin over length, from 0 to 1/2.
+        """
+        if partition.kind != "singleton" or old.bins == new.bins:
+            return dict(weights)
+        return {key: _interpolated(weight, old.coords[0], new.coords[0]) for key, weight in weights.items()}
+
+    def repartitioned(self, partition: Partition, bins: int) -> str | list[int]:
+        """The choice of a partition that :meth:`resampled` weights need."""
+        if partition.kind == "custom":
+            raise PlanError(
+                "shared or singleton partitions of frequencies", "a custom one", "Calibrate at this length."
+            )
+        return partition.kind
 
     def size(self, groups: int, channels: int) -> int:
         """Numbers held by one map."""
         return groups * channels * self.width(channels)
 
 
+@operator("causal", "causal+<reach>")
 @dataclass(frozen=True)
 class Causal(Operator):
     """Real matrices over positions: the state at a position from the source there and ``reach`` positions further on.
@@ -128,7 +166,44 @@ class Causal(Operator):
     def width(self, channels: int) -> int:
         return (1 + self.reach) * channels
 
+    def adjoint(self, weights: Full) -> tuple[Operator, dict[str, Tensor]]:
+        return CausalAdjoint(reach=self.reach), super().adjoint(weights)[1]
 
+    def resampled(self, weights: Full, partition: Partition, old: Basis, new: Basis) -> dict[str, Tensor]:
+        """Matrices of single positions are known for these only; groups keep theirs as far as they are reached."""
+        if partition.kind == "singleton" and new.bins > old.bins:
+            raise PlanError(
+                f"a text of at most {old.bins} tokens for one matrix per position",
+                str(new.bins),
+                "Use a family with one matrix for all positions.",
+            )
+        groups = partition.groups[: new.bins].unique()
+        return {key: weight[groups] for key, weight in weights.items()}
+
+    def repartitioned(self, partition: Partition, bins: int) -> str | list[int]:
+        """Further positions join the group of the last one."""
+        groups = partition.groups.tolist()
+        extended = [*groups, *groups[-1:] * (bins - len(groups))]
+        return extended[:bins] if partition.kind == "custom" else partition.kind
+
+
+@dataclass(frozen=True)
+class CausalAdjoint(Operator):
+    """The adjoint of :class:`Causal`: a position gives to itself and to the next ``reach``, from which it had read."""
+
+    name: str = "causal adjoint"
+    reach: int = 0
+
+    def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
+        """Law: ``<reads(x), y> = <x, sum of the shifted blocks of y>``."""
+        blocks = _by_group(weights["gain"], spectrum, partition).chunk(1 + self.reach, dim=1)
+        total = blocks[0].clone()
+        for offset, block in enumerate(blocks[1 : len(spectrum)], 1):
+            total[offset:] += block[:-offset]
+        return total
+
+
+@operator("diagonal")
 @dataclass(frozen=True)
 class Diagonal(Operator):
     """One gain per channel: the matrices are forced to be diagonal."""
@@ -148,16 +223,20 @@ class Diagonal(Operator):
         """(F, C, B): each channel is a regression of its own."""
         if solution.whitener is None:
             return None
-        energy = (_spread(solution.whitener, partition).unsqueeze(-1) * spectrum).abs().square()
-        return energy / (samples * partition.sizes[partition.groups].to(energy)).reshape(-1, 1, 1)
+        energy = _scaled(solution.whitener, spectrum, partition).abs().square()
+        return energy / _columns(energy, partition, samples)
 
-    def apply(self, weights: Mapping[str, Kept], spectrum: Tensor, partition: Partition) -> Tensor:
-        return _spread(weights["gain"], partition).unsqueeze(-1) * spectrum
+    def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
+        return _scaled(weights["gain"], spectrum, partition)
+
+    def adjoint(self, weights: Full) -> tuple[Operator, dict[str, Tensor]]:
+        return self, {"gain": _conjugate(weights["gain"])}
 
     def size(self, groups: int, channels: int) -> int:
         return groups * channels
 
 
+@operator("gamma")
 @dataclass(frozen=True)
 class Gamma(Diagonal):
     """Diagonal gains shared by all frequencies."""
@@ -166,6 +245,7 @@ class Gamma(Diagonal):
     tied: bool = True
 
 
+@operator("diagonal+rank<rank>")
 @dataclass(frozen=True)
 class DiagonalLowRank(Operator):
     """A diagonal, fitted first, plus the best rank-r correction of what it leaves.
@@ -178,6 +258,8 @@ class DiagonalLowRank(Operator):
     rank: int = 8
     tells_leverage: bool = False
     chooses_ridge: bool = False
+    conjugate: bool = False
+    """A product determines its factors only up to a rotation, which opposite frequencies need not share."""
 
     def solve(self, moments: Moments, ridge: float | str, *, whiten: bool = False, samples: Samples = ()) -> Solution:
         shift = moments.ridge(float(ridge))
@@ -185,60 +267,67 @@ class DiagonalLowRank(Operator):
         weights = {key: torch.cat([fit[key] for fit in fits]).to(moments.dtype) for key in fits[0]}
         return Solution(weights, torch.tensor([shift]))
 
-    def _fit(self, xx: Tensor, yx: Tensor, ridge: float) -> Weights:
+    def _fit(self, xx: Tensor, yx: Tensor, ridge: float) -> dict[str, Tensor]:
         diagonal = torch.diagonal(yx, dim1=1, dim2=2) / (torch.diagonal(xx, dim1=1, dim2=2) + ridge)
-        left_over = yx - diagonal.unsqueeze(-1) * xx  # E X* of E = Y - diag X
+        residual = yx - diagonal.unsqueeze(-1) * xx  # E X* of E = Y - diag X
         shifted = xx.clone()
         torch.diagonal(shifted, dim1=1, dim2=2).add_(ridge)
         factor = torch.linalg.cholesky(shifted)
-        whitened = torch.linalg.solve_triangular(factor, left_over.mH, upper=False).mH
+        whitened = torch.linalg.solve_triangular(factor, residual.mH, upper=False).mH
         rank = min(self.rank, xx.shape[-1])
         left = torch.linalg.svd(whitened, full_matrices=False).U[..., :rank]
-        right = torch.cholesky_solve((left.mH @ left_over).mH, factor).mH
+        right = torch.cholesky_solve((left.mH @ residual).mH, factor).mH
         return {"diagonal": diagonal, "left": left, "right": right}
 
-    def apply(self, weights: Mapping[str, Kept], spectrum: Tensor, partition: Partition) -> Tensor:
+    def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
         low = _by_group(weights["right"], spectrum, partition)
         mixed = _by_group(weights["left"], low, partition)
-        return _spread(weights["diagonal"], partition).unsqueeze(-1) * spectrum + mixed
+        return _scaled(weights["diagonal"], spectrum, partition) + mixed
+
+    def adjoint(self, weights: Full) -> tuple[Operator, dict[str, Tensor]]:
+        swapped = {"left": weights["right"].mT, "right": weights["left"].mT, "diagonal": weights["diagonal"]}
+        return self, {key: _conjugate(weight) for key, weight in swapped.items()}
 
     def size(self, groups: int, channels: int) -> int:
         return groups * channels * (1 + 2 * min(self.rank, channels))
 
 
-def operator_named(name: str) -> Operator:
-    """``full``, ``diagonal``, ``gamma``, ``diagonal+rank<r>``, ``causal`` or ``causal+<k>``."""
-    plain = {"full": Operator(), "diagonal": Diagonal(), "gamma": Gamma(), "causal": Causal()}
-    if name in plain:
-        return plain[name]
-    numbered = re.fullmatch(r"(diagonal\+rank|causal\+)([1-9]\d*)", name)
-    if not numbered:
-        raise PlanError(
-            'operator "full", "diagonal", "gamma", "diagonal+rank<r>", "causal" or "causal+<k>"',
-            repr(name),
-            "Choose one of these.",
-        )
-    number = int(numbered[2])
-    return Causal(name, reach=number) if numbered[1] == "causal+" else DiagonalLowRank(name, rank=number)
-
-
-def _spread(gain: Kept, partition: Partition) -> Tensor:
-    """A group's gain at every bin: ``(K, ...)`` -> ``(F, ...)``, broadcast where one serves all."""
+def _scaled(gain: Weight, spectrum: Tensor, partition: Partition) -> Tensor:
+    """Each channel times its group's gain ``(K, C)``, broadcast where one group has all bins."""
     assert isinstance(gain, Tensor), "only matrices are packed"
+    gain = gain.to(spectrum.device, non_blocking=True)
     if partition.kind == "custom":
-        return gain[partition.groups.to(gain.device)]
-    return gain
+        gain = gain[partition.groups.to(gain.device)]
+    return gain.unsqueeze(-1) * spectrum
 
 
-def _by_group(gain: Kept, spectrum: Tensor, partition: Partition) -> Tensor:
-    """Apply each group's matrix to its bins without copying it to every bin; packed ones are unpacked a few at once."""
+def _by_group(gain: Weight, spectrum: Tensor, partition: Partition) -> Tensor:
+    """Apply each group's matrix to its bins without copying it to every bin."""
+    gain = gain.to(spectrum.device, non_blocking=True)
     if partition.kind == "singleton":
-        return gain.times(spectrum) if isinstance(gain, Packed) else torch.bmm(spectrum.mT, gain.mT).mT
+        return product(gain, spectrum)
     bins, _, batch = spectrum.shape
     out = spectrum.new_empty(bins, gain.shape[1], batch)
-    for part in gain.parts() if isinstance(gain, Packed) else (slice(0, partition.count),):
-        matrices = gain[part]
-        for place, members in partition.runs(range(part.start, part.stop)):
-            mixed = torch.bmm(matrices[place], gathered(spectrum, members))  # (k, C, |g| B)
+    for groups, matrices in chunks(gain):
+        for part, members in partition.runs(groups):
+            mixed = torch.bmm(matrices[part], gathered(spectrum, members))  # (k, C, |g| B)
             out[members.to(out.device)] = mixed.unflatten(2, (-1, batch)).transpose(1, 2)
     return out
+
+
+def _columns(energy: Tensor, partition: Partition, samples: int) -> Tensor:
+    """(F, 1, 1): spectral vectors behind the fit of each bin's group."""
+    return (samples * partition.sizes[partition.groups].to(energy)).reshape(-1, 1, 1)
+
+
+def _conjugate(weight: Tensor) -> Tensor:
+    return weight.conj().resolve_conj().contiguous()
+
+
+def _interpolated(gains: Tensor, old: int, new: int) -> Tensor:
+    """(F, ...) gains at bins k / old, read off at bins k / new."""
+    position = torch.arange(new // 2 + 1) / new * old
+    below = position.floor().long().clamp(max=len(gains) - 1)
+    above = (below + 1).clamp(max=len(gains) - 1)
+    share = (position - below).to(gains.real.dtype).reshape(-1, *[1] * (gains.dim() - 1))
+    return torch.lerp(gains[below], gains[above], share.to(gains.dtype))

@@ -29,7 +29,7 @@ class Partition:
     ) -> Partition:
         """From ``"singleton"``, ``"shared"``, ``"first-apart"`` (two groups), ``"blocks<k>"`` or integers, one per bin.
 
-        ``blocks`` tells the ids of blocks of k neighbours along every axis (:meth:`~sgfi.spectral.Basis.blocks`).
+        ``blocks`` gives the ids of blocks of k neighbours along every axis (:meth:`~sgfi.spectral.Basis.blocks`).
         """
         word = choice if isinstance(choice, str) else ""
         if word == "singleton":
@@ -76,19 +76,19 @@ class Partition:
         return torch.split(order, self.sizes.tolist())
 
     def runs(self, groups: range) -> Iterator[tuple[slice, Tensor]]:
-        """Neighbouring groups of one size: where they stand among ``groups``, and their bins ``(k, size)``."""
+        """Neighbouring groups of one size: their slice of ``groups``, and their bins ``(k, size)``."""
         for _, run in groupby(groups, key=self.sizes.tolist().__getitem__):
-            found = list(run)
-            first, after = found[0], found[-1] + 1
+            indices = list(run)
+            first, after = indices[0], indices[-1] + 1
             yield slice(first - groups.start, after - groups.start), torch.stack(self.members[first:after])
 
     @property
     def description(self) -> dict:
-        """JSON-able; a custom partition is told by its count and the hash of its ids."""
-        found: dict = {"kind": self.kind, "bins": self.bins, "groups": self.count}
+        """JSON-able; a custom partition is identified by its count and the hash of its ids."""
+        facts: dict = {"kind": self.kind, "bins": self.bins, "groups": self.count}
         if self.kind == "custom":
-            found["sha256"] = hashlib.sha256(self.groups.numpy().tobytes()).hexdigest()
-        return found
+            facts["sha256"] = hashlib.sha256(self.groups.numpy().tobytes()).hexdigest()
+        return facts
 
 
 def _by_size(ids: Tensor) -> Tensor:

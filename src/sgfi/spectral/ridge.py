@@ -1,4 +1,4 @@
-"""How strongly a fit is held back: the paper's relative ridge, or one chosen per group of bins by leave-one-out."""
+"""Solves with a ridge: the paper's relative one, or one chosen per group of bins by leave-one-out (PRESS)."""
 
 from __future__ import annotations
 
@@ -8,40 +8,39 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgfi.spectral.devices import DOUBLE, wide
 from sgfi.spectral.moments import FLOOR, Moments
-from sgfi.spectral.prior import GRID, OWN, Prior, Samples, shared
-from sgfi.spectral.quantise import strongest, strongest_axes
-from sgfi.spectral.sketch import Sketch
+from sgfi.spectral.precision import DOUBLE, wide
+from sgfi.spectral.quantise import covariance_factor, covariance_factor_of_axes, with_factor
+from sgfi.spectral.shrinkage import MAX_LEVERAGE, RIDGES, Samples, SharedGain
+from sgfi.spectral.sketch import sketch
 
 SOLVE_BYTES = 64 << 20
 """Workspace of one chunk of solves, unless a single group needs more."""
 COPIES = 9
-"""Matrices of one group alive at the height of a solve."""
+"""Matrices of one group alive at the peak of a solve."""
 
 
 @dataclass(frozen=True)
-class Fit:
-    """Solved gains (K, C, W) with what leave-one-out needs to know about them."""
+class Solution:
+    """A solved map, with what leave-one-out needs where it was asked for."""
 
-    gain: Tensor
+    weights: dict[str, Tensor]
+    """By the operator's own names, beside them the factor that int8 needs (:mod:`~sgfi.spectral.quantise`)."""
     ridge: Tensor
-    """(K,) the shift added to each group's diagonal; infinite where nothing is better than any map of its own."""
-    whitener: Tensor | None
+    """(K,) the shift added to each group's diagonal; infinite where no map of its own is best."""
+    whitener: Tensor | None = None
     """(K, r, W), r at most W: ``|whitener x|^2 / columns`` is the leverage of a sample's spectrum x."""
-    prior: Prior | None = None
-    """What the gains were held toward, if not toward zero."""
-    strong: Tensor | None = None
-    """See :func:`~sgfi.spectral.quantise.strongest`."""
+    shrunk_to: SharedGain | None = None
+    """The shrinkage target, if not zero."""
 
 
-def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = False) -> Fit:
+def solve(moments: Moments, relative: float, *, whiten: bool, per_group: bool = False) -> Solution:
     """``yx (xx + ridge I)^-1`` for Hermitian positive definite ``xx + ridge I``, by Cholesky (eq:matrix_wiener).
 
-    The ridge is relative to the node's mean source moment, or where groups stand ``apart`` to each group's own.
+    The ridge is relative to the node's mean source moment, or ``per_group`` to each group's own.
     """
-    one = torch.tensor(moments.ridge(relative), dtype=moments.energy.dtype)
-    ridge = moments.own_ridge(relative) if apart else one.expand(len(moments.groups))
+    common = torch.tensor(moments.ridge(relative), dtype=moments.energy.dtype)
+    ridge = moments.group_ridges(relative) if per_group else common.expand(len(moments.groups))
     gains = torch.empty_like(moments.yx, dtype=moments.dtype)
     whiteners = torch.empty_like(moments.xx, dtype=moments.dtype) if whiten else None
     for part, dtype in parts(moments):
@@ -53,24 +52,24 @@ def fixed(moments: Moments, relative: float, *, whiten: bool, apart: bool = Fals
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return Fit(gains, ridge.float().cpu(), whiteners, strong=strongest(moments.xx))
+    return Solution(with_factor(gains, covariance_factor(moments.xx)), ridge.float().cpu(), whiteners)
 
 
-def chosen(moments: Moments, samples: Samples, *, whiten: bool) -> Fit:
-    """The ridge of each group that predicts best, in mean square, every sample from all the others.
+def solve_leave_one_out(moments: Moments, samples: Samples, *, whiten: bool) -> Solution:
+    """With the ridge of each group that has the least leave-one-out error in mean square.
 
     With ``xx = V diag(e) V*`` a candidate l needs no new solve: a sample x has leverage
     ``h = sum_k |v_k* x|^2 / (e_k + l) / columns`` and its leave-one-out residual is the plain one over ``1 - h``.
-    Several groups are held toward one real map of all of them rather than toward zero: each is fitted to what that map
-    leaves of samples it has not seen. ``samples`` gives the spectra that the moments were made of. Moments that are not
-    bare are used up.
+    Several groups are shrunk to one real matrix of all of them rather than to zero: each is fitted to the leave-one-out
+    residuals of that matrix. ``samples`` gives the spectra that the moments were made of. Moments that are not bare are
+    used up.
     """
-    prior = shared(samples) if moments.partition.count > 1 else None
-    left = _Left(samples, prior)
-    axes = _few_axes(moments, samples, left) if moments.bare else _all_axes(moments, left)
-    shifts = torch.tensor([*GRID, torch.inf]) * moments.ridge(1.0)
-    best = _leave_one_out_errors(moments, axes, left, shifts).argmin(0).cpu()
-    return _solved(moments, axes, shifts[best], whiten, prior)
+    target = SharedGain.fit(samples) if moments.partition.count > 1 else None
+    residuals = _Residuals(samples, target)
+    axes = _axes_of_samples(moments, samples, residuals) if moments.bare else _axes_of_moments(moments, residuals)
+    shifts = torch.tensor([*RIDGES, torch.inf]) * moments.ridge(1.0)
+    best = _leave_one_out_errors(moments, axes, residuals, shifts).argmin(0).cpu()
+    return _solution(moments, axes, shifts[best], whiten, target)
 
 
 @dataclass(frozen=True)
@@ -81,40 +80,52 @@ class _Axes:
     """(K, r) eigenvalues of ``xx``."""
     vectors: Tensor
     """(K, W, r) V."""
-    turned: Tensor
+    projected: Tensor
     """(K, C, r) ``yx V``."""
 
 
-def _all_axes(moments: Moments, left: _Left) -> _Axes:
+@dataclass(frozen=True)
+class _Residuals:
+    """Samples whose targets are the leave-one-out residuals of the shrinkage target."""
+
+    samples: Samples
+    target: SharedGain | None
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for x, y in self.samples:
+            yield x, y if self.target is None else y - self.target.unseen(x, y)
+
+
+def _axes_of_moments(moments: Moments, residuals: _Residuals) -> _Axes:
     """From ``xx`` and ``yx``, in whose storage they are kept afterwards."""
-    if left.prior is not None:
-        moments.replace_targets(left)
+    if residuals.target is not None:
+        moments.replace_targets(residuals)
     values = torch.empty(moments.xx.shape[:2], dtype=moments.energy.dtype, device=moments.xx.device)
     for part, dtype in parts(moments):
-        found, vectors = torch.linalg.eigh(moments.mean(part, dtype)[0])
-        values[part] = found.clamp(min=0)
+        eigenvalues, vectors = torch.linalg.eigh(moments.mean(part, dtype)[0])
+        values[part] = eigenvalues.clamp(min=0)
         moments.xx[part] = vectors
         moments.yx[part] = moments.mean(part)[1] @ moments.xx[part]
     return _Axes(values, moments.xx, moments.yx)
 
 
-def _few_axes(moments: Moments, samples: Samples, left: _Left) -> _Axes:
-    """From fewer samples than channels: their inner products have the same eigenvalues, and fewer of them."""
+def _axes_of_samples(moments: Moments, samples: Samples, residuals: _Residuals) -> _Axes:
+    """From fewer samples than channels: their Gram matrix has the same eigenvalues, and fewer of them."""
     groups, width, count = len(moments.groups), moments.xx.shape[1], moments.count
     columns = moments.xx.new_empty(groups, width, count)
-    _beside(columns, (one for x, y in samples for _, one, _ in moments.pooled(x, y)))
+    _concatenate(columns, (sources for x, y in samples for _, sources, _ in moments.pooled(x, y)))
     values = torch.empty(groups, count, dtype=moments.energy.dtype, device=columns.device)
     for part, dtype in parts(moments):
         values[part], vectors = _principal(columns[part].to(dtype))
         columns[part] = vectors
-    turned = moments.yx.new_zeros(groups, moments.yx.shape[1], count)
-    for x, y in left:
-        for _, one, two in moments.pooled(x, y):
-            turned.baddbmm_(two, (columns.mH @ one).mH, alpha=1 / count)
-    return _Axes(values, columns, turned)
+    projected = moments.yx.new_zeros(groups, moments.yx.shape[1], count)
+    for x, y in residuals:
+        for _, sources, targets in moments.pooled(x, y):
+            projected.baddbmm_(targets, (columns.mH @ sources).mH, alpha=1 / count)
+    return _Axes(values, columns, projected)
 
 
-def _beside(out: Tensor, pieces: Iterable[Tensor]) -> None:
+def _concatenate(out: Tensor, pieces: Iterable[Tensor]) -> None:
     """All samples side by side in ``(K, W, samples)``."""
     start = 0
     for piece in pieces:
@@ -128,20 +139,8 @@ def _principal(columns: Tensor) -> tuple[Tensor, Tensor]:
     values, vectors = torch.linalg.eigh(columns.mH @ columns / count)
     values = values.clamp(min=0)
     lengths = (values * count).sqrt()
-    told = lengths > torch.finfo(lengths.dtype).eps ** 0.5 * lengths.amax(-1, keepdim=True)  # the rest is rounding
-    return values * told, columns @ (vectors * (told / lengths.clamp(min=FLOOR)).unsqueeze(-2))
-
-
-@dataclass(frozen=True)
-class _Left:
-    """What the prior leaves of every sample, unseen."""
-
-    samples: Samples
-    prior: Prior | None
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for x, y in self.samples:
-            yield x, y if self.prior is None else y - self.prior.unseen(x, y)
+    significant = lengths > torch.finfo(lengths.dtype).eps ** 0.5 * lengths.amax(-1, keepdim=True)  # the rest: rounding
+    return values * significant, columns @ (vectors * (significant / lengths.clamp(min=FLOOR)).unsqueeze(-2))
 
 
 def _leave_one_out_errors(moments: Moments, axes: _Axes, samples: Samples, shifts: Tensor) -> Tensor:
@@ -149,35 +148,35 @@ def _leave_one_out_errors(moments: Moments, axes: _Axes, samples: Samples, shift
     errors = torch.zeros(len(shifts), len(moments.groups), dtype=moments.energy.dtype, device=moments.xx.device)
     values = axes.values.to(axes.vectors.real.dtype)
     columns = moments.columns.to(values.dtype).reshape(-1, 1, 1)
-    sketch = Sketch.of(axes.turned.shape[1], like=axes.turned)
-    mapped = sketch(axes.turned)  # (K, rows, r)
+    gains = sketch(axes.projected)  # (K, rows, r)
     for x, y in samples:
-        for place, one, two in moments.pooled(x, y):
-            turned = axes.vectors[place].mH @ one  # (K, r, B)
-            power, told = turned.abs().square(), sketch(two)
-            errors[-1, place] += told.abs().square().sum((1, 2))
+        for part, sources, targets in moments.pooled(x, y):
+            turned = axes.vectors[part].mH @ sources  # (K, r, B)
+            power, sketched = turned.abs().square(), sketch(targets)
+            errors[-1, part] += sketched.abs().square().sum((1, 2))
             for candidate, shift in enumerate(shifts[:-1].tolist()):
-                weight = 1 / (values[place] + shift).unsqueeze(-1)
-                leverage = (power * weight).sum(1, keepdim=True) / columns[place]
-                missed = (told - mapped[place] @ (turned * weight)) / (1 - leverage.clamp(max=OWN))
+                inverse = 1 / (values[part] + shift).unsqueeze(-1)
+                leverage = (power * inverse).sum(1, keepdim=True) / columns[part]
+                missed = (sketched - gains[part] @ (turned * inverse)) / (1 - leverage.clamp(max=MAX_LEVERAGE))
                 error = missed.abs().square().sum((1, 2))
-                errors[candidate, place] += torch.where(leverage.amax((1, 2)) <= OWN, error, torch.inf)
+                errors[candidate, part] += torch.where(leverage.amax((1, 2)) <= MAX_LEVERAGE, error, torch.inf)
     return errors
 
 
-def _solved(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, prior: Prior | None) -> Fit:
+def _solution(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, target: SharedGain | None) -> Solution:
     """Gains and whiteners from the axes."""
     gains = moments.yx.new_empty(*moments.yx.shape[:2], moments.xx.shape[1])
     whiteners = axes.vectors.new_empty(axes.vectors.mT.shape) if whiten else None
     for part, _ in parts(moments):
-        weight = 1 / (axes.values[part] + ridge[part, None].to(axes.values.device)).unsqueeze(-2)  # (K, 1, r)
-        weight = weight.to(axes.vectors.real.dtype)
-        gains[part] = (axes.turned[part] * weight) @ axes.vectors[part].mH
-        if prior is not None:
-            gains[part] += prior.gain
+        inverse = 1 / (axes.values[part] + ridge[part, None].to(axes.values.device)).unsqueeze(-2)  # (K, 1, r)
+        inverse = inverse.to(axes.vectors.real.dtype)
+        gains[part] = (axes.projected[part] * inverse) @ axes.vectors[part].mH
+        if target is not None:
+            gains[part] += target.gain
         if whiteners is not None:
-            whiteners[part] = (axes.vectors[part] * weight.sqrt()).mH
-    return Fit(gains, ridge, whiteners, prior, strongest_axes(axes.values, axes.vectors))
+            whiteners[part] = (axes.vectors[part] * inverse.sqrt()).mH
+    weights = with_factor(gains, covariance_factor_of_axes(axes.values, axes.vectors))
+    return Solution(weights, ridge, whiteners, target)
 
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from sgfi.spectral import quantise
 from sgfi.spectral.basis import Basis
-from sgfi.spectral.operators import Kept, Operator
+from sgfi.spectral.operators import Operator
 from sgfi.spectral.partition import Partition
-from sgfi.spectral.quantise import FEW, Layout, Packed, pack
+from sgfi.spectral.quantise import Layout, Weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,44 +22,54 @@ class WienerMap:
     basis: Basis
     partition: Partition
     operator: Operator
-    weights: Mapping[str, Kept]
+    weights: Weights
     """By the operator's own names; may be packed, memory-mapped, and on another device."""
-    strong: Tensor | None = None
-    """What packing must know of the sources (:func:`~sgfi.spectral.quantise.strongest`) of the matrices it keeps."""
+
+    @classmethod
+    def from_tensors(
+        cls, basis: Basis, partition: Partition, operator: Operator, tensors: Mapping[str, Tensor], real: torch.dtype
+    ) -> WienerMap:
+        """What :meth:`tensors` gave, of a map between tensors of dtype ``real``."""
+        empty = cls(basis, partition, operator, {})
+        return replace(empty, weights=quantise.from_tensors(tensors, empty._layout, basis.dtype(real)))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything the map holds, for a file."""
+        return quantise.as_tensors(self.weights, self._layout)
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout.of(self.basis, self.partition, self.operator.conjugate)
 
     @property
     def bytes(self) -> int:
-        return sum(weight.nbytes for weight in self.weights.values())
+        return sum(weight.nbytes for key, weight in self.weights.items() if key != quantise.SOURCES)
 
     @property
     def unpacked(self) -> dict[str, Tensor]:
         """The weights in full, for those who look at the numbers; applying the map does not need it."""
-        return {key: found[:] if isinstance(found, Packed) else found for key, found in self.weights.items()}
-
-    @property
-    def needs_sources(self) -> bool:
-        """Whether bytes would do harm without knowing the sources."""
-        whole = self.operator.full and "gain" in self.weights  # factors are kept in halves
-        return whole and self.operator.width(self.basis.channels) > FEW
+        return quantise.unpacked(self.weights)
 
     def __call__(self, tensor: Tensor) -> Tensor:
         """``(..., B, *node shape)`` -> the same shape; leading axes are samples too."""
         rows = tensor.reshape(-1, *self.basis.shape)
-        weights = {name: found.to(rows.device, non_blocking=True) for name, found in self.weights.items()}
-        mapped = self.operator.apply(weights, self.basis.analyse(rows), self.partition)
+        mapped = self.operator.apply(self.weights, self.basis.analyse(rows), self.partition)
         return self.basis.synthesise(mapped).reshape(tensor.shape)
 
-    def knowing(self, strong: Tensor | None) -> WienerMap:
-        """The same map with the strong directions of its sources, those of opposite frequencies once."""
-        own = Layout.of(self.basis, self.partition, "gain").own
-        return self if strong is None else replace(self, strong=strong[own].contiguous())
+    def adjoint(self) -> WienerMap:
+        """``<W a, b> = <a, W* b>``."""
+        operator, weights = self.operator.adjoint(self.unpacked)
+        return replace(self, operator=operator, weights=weights)
+
+    def resampled(self, basis: Basis, partition: Partition) -> WienerMap:
+        """The map for another number of positions; nothing is fitted again (:meth:`Operator.resampled`)."""
+        weights = self.operator.resampled(self.unpacked, self.partition, self.basis, basis)
+        return replace(self, basis=basis, partition=partition, weights=weights)
+
+    def packable(self, precision: str) -> bool:
+        """Whether :meth:`packed` keeps its quality: int8 needs to know the sources of wide maps."""
+        return quantise.packable(self.weights, precision)
 
     def packed(self, precision: str) -> WienerMap:
-        """The same map, its matrices kept in ``"half"`` precision or as ``"int8"``."""
-        kept: dict[str, Kept] = {}
-        for key, found in self.weights.items():
-            if isinstance(found, Tensor) and found.dim() == 3:
-                known = key == "gain" and self.strong is not None
-                layout = Layout.of(self.basis, self.partition, key)
-                kept[key] = pack(found, layout, precision if known else "half", self.strong)
-        return replace(self, weights={**self.weights, **kept}, strong=None)
+        """The same map, its matrices in ``"half"`` precision or ``"int8"``; ``"full"`` changes nothing."""
+        return replace(self, weights=quantise.packed(self.weights, self._layout, precision))

@@ -1,5 +1,7 @@
 """A map family on disk: folders, checkpoints, manifests."""
 
-from sgfi.storage.folder import load, save
+from sgfi.storage.checkpoint import Checkpoint
+from sgfi.storage.files import is_map_folder, replace_folder
+from sgfi.storage.folder import load, read_manifest, save, verify_files
 
-__all__ = ["load", "save"]
+__all__ = ["Checkpoint", "is_map_folder", "load", "read_manifest", "replace_folder", "save", "verify_files"]

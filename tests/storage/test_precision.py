@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import sgfi
-import sgfi.storage.folder as store
 from sgfi.errors import StoreError
-from sgfi.spectral import Packed
+from sgfi.spectral.quantise import Packed
+from sgfi.storage import files, read_manifest, verify_files
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "full": {},
@@ -68,16 +68,16 @@ def test_a_smaller_family_gives_nearly_the_same_inverses(
     assert small.precision == precision and before.precision == "full"
     assert small.bytes <= before.bytes / (1.6 if setting != "diagonal" else 1)
     for stage in ("first", "final"):
-        one, two = (sgfi.invert(found, query(), channels=[1, 4], stage=stage).value for found in (before, small))
+        one, two = (sgfi.invert(maps, query(), channels=[1, 4], stage=stage).value for maps in (before, small))
         assert float((one - two).norm() / one.norm()) <= (allowed if setting != "diagonal" else 0)
-    store.verify_files(tmp_path / "small")
+    verify_files(tmp_path / "small")
 
 
 def test_bytes_are_a_quarter_and_stay_bytes(tmp_path: Path) -> None:
     sgfi.save(family(), tmp_path / "full")
     small = sgfi.load(sgfi.save(family(), tmp_path / "small", precision="int8"), graph())
     assert family().bytes / small.bytes > 4
-    wide = [one.weights["gain"] for name in ("one", "two") for one in small.maps[name]]
+    wide = [wiener.weights["gain"] for name in ("one", "two") for wiener in small.maps[name]]
     assert all(isinstance(gain, Packed) and gain.values.dtype == torch.int8 for gain in wide)
     narrow = small.maps["input"][0].weights["gain"]
     assert isinstance(narrow, Packed) and narrow.values.dtype == torch.float16
@@ -98,14 +98,14 @@ def test_what_was_loaded_can_be_packed_and_what_was_packed_cannot(tmp_path: Path
     assert not (tmp_path / "back").exists()
 
 
-def test_maps_that_do_not_remember_their_sources_are_not_made_bytes(tmp_path: Path) -> None:
+def test_maps_that_do_not_remember_their_sources_are_not_made_int8(tmp_path: Path) -> None:
     folder = sgfi.save(family(), tmp_path / "old")
-    told = json.loads((folder / "manifest.json").read_text())
-    for entry in told["files"].values():
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["files"].values():
         file = folder / entry["file"]
         save_file({key: value for key, value in load_file(file).items() if not key.endswith("sources")}, file)
-    del told["precision"]  # as earlier versions wrote it
-    (folder / "manifest.json").write_text(json.dumps(told))
+    del manifest["precision"]  # as earlier versions wrote it
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     old = sgfi.load(folder, graph(), verify=False)
     assert torch.equal(sgfi.invert(old, query()).value, sgfi.invert(family(), query()).value)
     with pytest.raises(StoreError, match="remember their sources"):
@@ -114,8 +114,20 @@ def test_maps_that_do_not_remember_their_sources_are_not_made_bytes(tmp_path: Pa
 
 
 def test_an_earlier_reader_refuses_packed_maps_by_number(tmp_path: Path) -> None:
-    assert store.read_manifest(sgfi.save(family(), tmp_path / "full"))["format"] == 1
-    assert store.read_manifest(sgfi.save(family(), tmp_path / "small", precision="half"))["format"] == 2
+    assert read_manifest(sgfi.save(family(), tmp_path / "full"))["format"] == 1
+    assert read_manifest(sgfi.save(family(), tmp_path / "small", precision="half"))["format"] == 2
+
+
+def test_names_inside_the_files_stay(tmp_path: Path) -> None:
+    """What released versions wrote is read by these names, and what is written now must be readable by them."""
+    expected = {"full": {"0.gain", "0.sources"}, "half": {"0.gain.values", "0.gain.scales"}}
+    for precision, names in {**expected, "int8": expected["half"]}.items():
+        folder = sgfi.save(family(), tmp_path / precision, precision=precision)
+        tensors = load_file(next(folder.glob("*_two.safetensors")))
+        assert tensors.keys() == names | {name.replace("0.", "1.") for name in names}
+    files.write_tensors(tmp_path / "double", {"0.gain": torch.ones(3, dtype=torch.complex128)}, {})
+    assert load_file(tmp_path / "double").keys() == {"0.gain.real_imaginary"}
+    assert files.read_tensors(tmp_path / "double")["0.gain"].dtype == torch.complex128
 
 
 @pytest.mark.parametrize("harm", ["values", "scales"])
@@ -143,7 +155,7 @@ def test_a_streamed_family_answers_like_a_loaded_one(precision: str, tmp_path: P
     folder = sgfi.save(family(), tmp_path / "maps", precision=precision)
     loaded, streamed = (sgfi.load(folder, graph(), stream=stream) for stream in (False, True))
     for stage in ("raw", "first", "final"):
-        one, two = (sgfi.invert(found, query(), stage=stage) for found in (loaded, streamed))
+        one, two = (sgfi.invert(maps, query(), stage=stage) for maps in (loaded, streamed))
         assert all(torch.equal(one.states[name], two.states[name]) for name in one.states)
     assert repr(loaded) == repr(streamed)
     assert "one" in streamed.maps and "three" not in streamed.maps
@@ -154,15 +166,15 @@ def test_a_streamed_family_holds_one_node_at_a_time(tmp_path: Path, monkeypatch:
     folder = sgfi.save(family(), tmp_path / "maps")
     streamed = sgfi.load(folder, graph(), stream=True)
     held: list[set[str]] = []
-    read = store._read_node
+    read = files.read_node
 
     def watched(*given: Any) -> Any:
-        found = read(*given)
+        maps = read(*given)
         lines = Path("/proc/self/maps").read_text().splitlines()
         held.append({line.split("/")[-1] for line in lines if str(folder) in line})
-        return found
+        return maps
 
-    monkeypatch.setattr(store, "_read_node", watched)
+    monkeypatch.setattr(files, "read_node", watched)
     sgfi.invert(streamed, query())
     assert [len(files) for files in held] == [1, 1, 1]
     assert str(folder) not in Path("/proc/self/maps").read_text()

@@ -1,4 +1,4 @@
-"""The one real map of all bins that the groups' own maps are held toward."""
+"""The shrinkage target: one real matrix for all bins."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Moments, Partition
-from sgfi.spectral.prior import shared
-from sgfi.spectral.ridge import chosen
+from sgfi.spectral import Moments, Partition, SharedGain
+from sgfi.spectral.ridge import solve_leave_one_out
 
 BINS, CHANNELS = 12, 5
 
@@ -23,24 +22,24 @@ def spectra(samples: int, noise: float, dtype: torch.dtype = torch.complex128) -
 @pytest.mark.parametrize("dtype", [torch.complex128, torch.float64])
 def test_a_map_that_is_the_same_at_every_bin_is_found(dtype: torch.dtype) -> None:
     to, x, y = spectra(200, 0.01, dtype)
-    prior = shared([(x[..., :80], y[..., :80]), (x[..., 80:], y[..., 80:])])
-    torch.testing.assert_close(prior.gain, to, atol=0.01, rtol=0)
-    torch.testing.assert_close(prior(x), prior.gain.to(dtype) @ x)
+    target = SharedGain.fit([(x[..., :80], y[..., :80]), (x[..., 80:], y[..., 80:])])
+    torch.testing.assert_close(target.gain, to, atol=0.01, rtol=0)
+    torch.testing.assert_close(target(x), target.gain.to(dtype) @ x)
 
 
 def test_unseen_is_what_a_fit_without_that_column_says() -> None:
     """Real columns, where leaving one out by its leverage is exact."""
     _, x, y = spectra(6, 0.5, torch.float64)
-    prior = shared([(x, y)])
+    target = SharedGain.fit([(x, y)])
     power = x.square().mean((1, 2), keepdim=True)
     one, two = (part.div(power.sqrt()).transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
     columns = one.shape[1]
-    shift = torch.linalg.inv(prior.whitener.mT @ prior.whitener) - one @ one.mT / columns
+    shift = torch.linalg.inv(target.whitener.mT @ target.whitener) - one @ one.mT / columns
     for column in (0, 7, 40):
-        rest = [place for place in range(columns) if place != column]
+        rest = [other for other in range(columns) if other != column]
         gain = two[:, rest] @ one[:, rest].mT @ torch.linalg.inv(one[:, rest] @ one[:, rest].mT + columns * shift)
         bin_, sample = divmod(column, 6)
-        torch.testing.assert_close(prior.unseen(x, y)[bin_, :, sample], gain @ x[bin_, :, sample])
+        torch.testing.assert_close(target.unseen(x, y)[bin_, :, sample], gain @ x[bin_, :, sample])
 
 
 def test_few_samples_are_enough_where_bins_agree() -> None:
@@ -48,8 +47,8 @@ def test_few_samples_are_enough_where_bins_agree() -> None:
     to, x, y = spectra(4, 0.05)
     moments = Moments.empty(Partition.of("singleton", BINS), CHANNELS, x.dtype)
     moments.update(x, y)
-    fit = chosen(moments, [(x, y)], whiten=False)
-    torch.testing.assert_close(fit.gain, to.to(x.dtype).expand_as(fit.gain), atol=0.2, rtol=0)
+    fit = solve_leave_one_out(moments, [(x, y)], whiten=False)
+    torch.testing.assert_close(fit.weights["gain"], to.to(x.dtype).expand_as(fit.weights["gain"]), atol=0.2, rtol=0)
 
 
 def test_bins_that_differ_keep_maps_of_their_own() -> None:
@@ -58,13 +57,13 @@ def test_bins_that_differ_keep_maps_of_their_own() -> None:
     x = torch.randn(BINS, CHANNELS, 300, dtype=torch.complex128)
     moments = Moments.empty(Partition.of("singleton", BINS), CHANNELS, x.dtype)
     moments.update(x, to @ x)
-    fit = chosen(moments, [(x, to @ x)], whiten=False)
-    torch.testing.assert_close(fit.gain, to, atol=0.01, rtol=0)
+    fit = solve_leave_one_out(moments, [(x, to @ x)], whiten=False)
+    torch.testing.assert_close(fit.weights["gain"], to, atol=0.01, rtol=0)
 
 
 def test_dead_bins_and_dead_sources_give_zero() -> None:
     _, x, y = spectra(9, 0.1)
     x[3] = 0
-    assert torch.isfinite(shared([(x, y)]).gain).all()
-    dead = shared([(torch.zeros_like(x), y)])
+    assert torch.isfinite(SharedGain.fit([(x, y)]).gain).all()
+    dead = SharedGain.fit([(torch.zeros_like(x), y)])
     assert not dead.gain.any() and not dead.unseen(torch.zeros_like(x), y).any()

@@ -12,23 +12,23 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import sgfi
-from sgfi.spectral import devices, wide
+from sgfi.spectral import precision, wide
 
 
 class NoDouble(TorchDispatchMode):
     """Refuses every operation that gives a double, as a device without them would."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = function(*args, **(kwargs or {}))
-        for leaf in tree_leaves(found):
+        result = function(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor) and leaf.dtype in (torch.float64, torch.complex128):
                 raise TypeError(f"{function} made a {leaf.dtype}")
-        return found
+        return result
 
 
 @pytest.fixture
 def single_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "WITHOUT_DOUBLE", {"cpu"})
+    monkeypatch.setattr(precision, "WITHOUT_DOUBLE", {"cpu"})
 
 
 class Net(nn.Module):
@@ -51,7 +51,7 @@ def graph() -> sgfi.TensorGraph:
         {"children": "online", "ridge": "auto"},
         {"children": "honest", "ridge": "auto", "stages": "auto"},
     ],
-    ids=lambda found: found["children"],
+    ids=lambda settings: settings["children"],
 )
 def test_the_engine_makes_no_double_where_there_is_none(settings: dict, single_only: None, tmp_path: Path) -> None:
     plan = sgfi.plan(graph(), target="two", boundaries=["one"])
@@ -74,7 +74,7 @@ def test_single_precision_solves_are_close_to_double_ones(single_only: None, mon
     batches = [torch.randn(64, 2, 6, 6)]
     assert wide(torch.float32, "cpu") == torch.float32
     single = sgfi.calibrate(plan, batches, progress=False)
-    monkeypatch.setattr(devices, "WITHOUT_DOUBLE", set())
+    monkeypatch.setattr(precision, "WITHOUT_DOUBLE", set())
     double = sgfi.calibrate(plan, batches, progress=False)
     for name in plan.fitted:
         for one, two in zip(single.maps[name], double.maps[name], strict=True):

@@ -1,4 +1,4 @@
-"""What a device can do: the one place that knows."""
+"""Which floating-point precision a device offers for sums and solves: the one place that knows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 DOUBLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 WITHOUT_DOUBLE = {"mps"}
-"""Kinds of device that have no double precision."""
+"""Types of device that have no double precision."""
 
 
 def wide(dtype: torch.dtype, device: torch.device | str) -> torch.dtype:
