@@ -22,12 +22,12 @@ from benchmarks.language_bench import (
     Recipe,
     means,
 )
-from sgfi.decisions.tokens import REACHES, SIZES, decide_tokens
+from sgfi.decisions.tokens import REACHES, SIZES, TokenSettings, decide_tokens
 from sgfi.evaluation import tokens
+from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.statistics import bootstrap, contrast
 from sgfi.inversion import STAGES
 from sgfi.language import draw, embedding_model, energy_profile, entropy, exact_tokens, fit_interface, transfer
-from sgfi.language.profiles import cosine
 from sgfi.storage.folder import read_manifest
 
 
@@ -166,8 +166,8 @@ def decisions(bench: Bench) -> dict[str, Any]:
     x = bench.embed(bench.held_out.ids[: bench.given.contexts])
     graph = sgfi.capture(embedding_model(bench.lm, last=True), x[:2])
     target = bench.family(HEADLINE[0]).target
-    curve = decide_tokens(graph, x, target, sizes=SIZES, repeats=32)["terminal"]
-    joint = decide_tokens(graph, x, target, rank_by="all", edit_at=REACHES, sizes=(32,), repeats=16)
+    curve = decide_tokens(graph, x, target, TokenSettings(sizes=SIZES, repeats=32))["terminal"]
+    joint = decide_tokens(graph, x, target, TokenSettings(rank_by="all", edit_at=REACHES, sizes=(32,), repeats=16))
     chosen = [groups.of("positive", 32)[0] for groups in joint["all"].groups]
     return {
         "contexts": len(x),
@@ -203,8 +203,8 @@ def _queries(family: sgfi.MapFamily, x: Tensor, chosen: list) -> dict[str, Any]:
     terminal, every = (torch.cat([pair[side] for pair in pairs]) for side in (0, 1))
     one, other = energy_profile(terminal), energy_profile(every)
     return {
-        "cosine": float(cosine(terminal, every).mean()),
-        "profile_cosine": float(cosine(one, other).mean()),
+        "cosine": float(pixel_cosine(terminal, every).mean()),
+        "profile_cosine": float(pixel_cosine(one, other).mean()),
         "entropy_increase": bootstrap((entropy(other) - entropy(one)).numpy()).as_dict(),
         "terminal_mass": [float(part[:, -1].mean()) for part in (one, other)],
     }

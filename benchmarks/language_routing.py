@@ -25,9 +25,9 @@ from benchmarks.language_bench import (
     rounded,
 )
 from sgfi.evaluation import tokens
+from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.inversion import STAGES
 from sgfi.language import energy_profile, matched_subsets, references, stacked
-from sgfi.language.profiles import cosine
 
 SEMANTIC = ("cue_minus_random", "cue", "target")
 SYNTACTIC = ("agreement_minus_attractor",)
@@ -112,8 +112,8 @@ def _controls(bench: Bench, family: sgfi.MapFamily, a: Tensor, cues: list[int]) 
         "geometry_swap": means(tokens.geometry_swap(family, a, a.roll(-2, 0), [last])),
         "zero_terminal_largest": float(blank.value.abs().max()),
         "cue_query": {
-            "cosine": float(cosine(own, cue).mean()),
-            "profile_cosine": float(cosine(energy_profile(own), energy_profile(cue)).mean()),
+            "cosine": float(pixel_cosine(own, cue).mean()),
+            "profile_cosine": float(pixel_cosine(energy_profile(own), energy_profile(cue)).mean()),
         },
         "future_energy": {stage: float(tokens.future_energy(m).mean()) for stage, m in matrices.items()},
         "future_energy_largest": {stage: float(tokens.future_energy(m).max()) for stage, m in matrices.items()},

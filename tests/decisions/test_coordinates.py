@@ -18,6 +18,7 @@ from sgfi.decisions.coordinates import CoordGrid, Support, patch_mass
 from sgfi.errors import DataError, PlanError, QueryError
 from sgfi.graph import Node
 from tests.decisions.known import PLACE, Known, pictures
+from tests.estimators import Backpropagation
 
 EVERYWHERE = CoordGrid("t", (4, 4), 1, tokens=True)
 
@@ -199,9 +200,17 @@ def test_the_coordinate_study(tokens) -> None:
     assert found.effects(early)["top"].interval.clusters == 4
     assert early.matrix.sum(1) == pytest.approx(np.ones(16))
     assert early.picked("top", 0) == int(early.scores[0].argmax())
-    told = json.loads(json.dumps(found.as_dict()))
-    assert told["inversions"] == told["interventions"] == 2 * 4 * 16
+    record = json.loads(json.dumps(found.as_dict()))
+    assert record["inversions"] == record["interventions"] == 2 * 4 * 16
     assert "undefined" in found.tables() and found.tables().count("norm") == 2
+
+
+def test_the_coordinate_study_takes_any_estimator(embedding) -> None:
+    """Backpropagation through a patch embedding stays inside the patch."""
+    estimator = Backpropagation(embedding.graph, ("embed",))
+    (depth,) = decisions.coordinate_study(estimator, pictures(2, seed=8), CoordinateSettings(resamples=200)).depths
+    assert depth.matrix.diagonal() == pytest.approx(np.ones(16))
+    assert np.abs(depth.drops).argmax(1).tolist() == [depth.grid.coords.index(PLACE)] * 2
 
 
 def test_coordinate_settings_are_checked(tokens) -> None:

@@ -13,12 +13,14 @@ from torch import nn
 
 import sgfi
 from sgfi import decisions
-from sgfi.decisions import Edit, Settings, Split
+from sgfi.decisions import DecisionSettings, Edit, Split
 from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.groups import KINDS
-from sgfi.decisions.interventions import Curve, steps
+from sgfi.decisions.interventions import Curve, deletion_counts
 from sgfi.errors import CalibrationError, DataError, QueryError, StoreError
+from sgfi.evaluation.metrics import pixel_cosine
 from tests.decisions.known import BIAS, CONTRA, PLACE, PRO, Around, Known, pictures
+from tests.estimators import Backpropagation
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +172,7 @@ def test_deletion_curves(graph, x) -> None:
     assert curve.deleted == (0.0, 1 / 48, 2 / 48, 1.0)
     assert curve.left == pytest.approx((1.0, expected[0], expected[1], expected[1]))
     assert Curve((0.0, 0.5, 1.0), (1.0, 1.0, 0.0)).area == pytest.approx(0.75)
-    assert steps(48)[0] == 0 and steps(48)[-1] == 48 and steps(3) == [0, 1, 2, 3]
+    assert deletion_counts(48)[0] == 0 and deletion_counts(48)[-1] == 48 and deletion_counts(3) == [0, 1, 2, 3]
     with pytest.raises(QueryError, match="one input"):
         decisions.deletion(Split(graph, x, "embed"), [order])
 
@@ -233,7 +235,7 @@ def family(mirrored) -> sgfi.MapFamily:
 def studied(family) -> decisions.Study:
     x = pictures(8, seed=9)
     means = decisions.activation_means(family.plan, pictures(64).split(16))
-    settings = Settings(depths=("embed",), sizes=(1, 4), repeats=200, curve_repeats=3, resamples=2000)
+    settings = DecisionSettings(depths=("embed",), sizes=(1, 4), repeats=200, curve_repeats=3, resamples=2000)
     return decisions.study(family, x, means, settings, ["a", "b"])
 
 
@@ -273,20 +275,53 @@ def test_the_gate_fails_where_the_signs_are_wrong(studied) -> None:
 
 
 def test_the_study_is_plain_json_and_its_curves_have_intervals(studied) -> None:
-    told = json.loads(json.dumps({**studied.as_dict(), "gate": decisions.gate(studied).as_dict()}))
-    assert told["interventions"] == 8 * 2 * 2 * (3 + 200) and told["inversions"] == 8 * 2 * len(KINDS)
-    assert told["curves"] == 24 and len(told["images"]) == 8
+    record = json.loads(json.dumps({**studied.as_dict(), "gate": decisions.gate(studied).as_dict()}))
+    assert record["interventions"] == 8 * 2 * 2 * (3 + 200) and record["inversions"] == 8 * 2 * len(KINDS)
+    assert record["curves"] == 24 and len(record["images"]) == 8
     curves = curve_summary(studied)["embed"]
     assert curves["positive"]["area"]["mean"] < curves["random"]["area"]["mean"] < curves["negative"]["area"]["mean"]
 
 
+def test_ratios_to_the_margin_are_formed_inside_each_resample(studied) -> None:
+    """Margins that differ from image to image: where nothing was deleted, all of the margin is left, without doubt."""
+    varied = replace(studied, margin=np.linspace(0.1, 3.0, 8))
+    start = curve_summary(varied)["embed"]["random"]["left"][0]
+    assert (start["mean"], start["low"], start["high"]) == (1.0, 1.0, 1.0)
+    (depth,) = varied.depths
+    share = np.full_like(depth.drop["mean"]["positive"], 0.25) * varied.margin[:, None, None]  # a quarter of each
+    drop = {**depth.drop["mean"], "positive": share, "random": np.zeros_like(depth.drop["mean"]["random"])}
+    (line, _) = decisions.gate(replace(varied, depths=(replace(depth, drop={**depth.drop, "mean": drop}),))).lines
+    assert [line.normalised.mean, line.normalised.low, line.normalised.high] == pytest.approx([0.25] * 3)
+
+
+def test_the_study_takes_any_estimator(mirrored) -> None:
+    estimator, x = Backpropagation(mirrored, ("embed",)), pictures(3, seed=9)
+    means = decisions.activation_means(estimator, [pictures(8)])
+    assert set(means) == {"input", "embed"}
+    settings = DecisionSettings(sizes=(1, 4), repeats=3, curve_repeats=1, resamples=200)
+    (depth,) = decisions.study(estimator, x, means, settings).depths
+    assert depth.node == "embed" and depth.channels == 48  # the only target with 32 channels or more
+    queries = [sgfi.Query("embed", groups.of("positive", 4)[0]) for groups in depth.groups]
+    expected = [
+        pixel_cosine(sgfi.sweep(estimator, x[i : i + 1], [q])[0].value, x[i : i + 1]) for i, q in enumerate(queries)
+    ]
+    assert depth.alignment["positive"][:, 1] == pytest.approx(torch.cat(expected).numpy())
+
+
+def test_the_old_name_of_the_settings_still_works() -> None:
+    with pytest.warns(DeprecationWarning, match="DecisionSettings"):
+        assert decisions.Settings is DecisionSettings
+    with pytest.raises(AttributeError):
+        decisions.Nothing  # noqa: B018
+
+
 def test_settings_are_declared_and_checked(family) -> None:
-    given = Settings(sizes=(1, 2), depths=("embed",))
-    assert Settings.from_dict(json.loads(json.dumps(given.as_dict()))) == given
+    given = DecisionSettings(sizes=(1, 2), depths=("embed",))
+    assert DecisionSettings.from_dict(json.loads(json.dumps(given.as_dict()))) == given
     with pytest.raises(DataError, match="sizes"):
-        Settings.from_dict({"size": [1]})
+        DecisionSettings.from_dict({"size": [1]})
     for wrong in ({"sizes": (4, 1)}, {"sizes": ()}, {"repeats": 0}, {"protocols": ("median",)}):
         with pytest.raises(QueryError):
-            Settings(**wrong)
+            DecisionSettings(**wrong)
     with pytest.raises(QueryError, match="calibration means"):
         decisions.study(family, pictures(1), None, given)

@@ -7,6 +7,7 @@ import torch
 
 import sgfi
 from sgfi.decisions import tokens
+from sgfi.decisions.tokens import TokenSettings
 from sgfi.errors import QueryError
 from sgfi.language import embedding_model
 
@@ -50,24 +51,24 @@ def edited_margin(lm, x: torch.Tensor, channels: list[int], positions: slice) ->
 
 
 def test_interventions_are_exact(lm, x, graph) -> None:
-    found = tokens.decide_tokens(graph, x, TARGET, edit_at=tokens.REACHES, sizes=(2, 4), repeats=3)
+    found = tokens.decide_tokens(graph, x, TARGET, TokenSettings(edit_at=tokens.REACHES, sizes=(2, 4), repeats=3))
     assert set(found) == {"terminal", "all"}
     for reach, positions in (("terminal", slice(5, 6)), ("all", slice(None))):
         study = found[reach]
-        for place in range(3):
+        for index in range(3):
             for kind in ("positive", "negative"):
-                (channels,) = study.groups[place].of(kind, 4)
-                expected = edited_margin(lm, x[place : place + 1], channels, positions)
-                torch.testing.assert_close(study.drops[kind][4][place], expected[0], atol=1e-4, rtol=1e-4)
+                (channels,) = study.groups[index].of(kind, 4)
+                expected = edited_margin(lm, x[index : index + 1], channels, positions)
+                torch.testing.assert_close(study.drops[kind][4][index], expected[0], atol=1e-4, rtol=1e-4)
         assert study.drops["random"][2].shape == (3, 3)
     assert not torch.allclose(found["terminal"].drops["positive"][4], found["all"].drops["positive"][4])
 
 
-def test_ranking_looks_where_it_is_told(x, graph) -> None:
-    (found,) = tokens.rank(graph, x, [TARGET]).values()
-    torch.testing.assert_close(tokens.scores(found, "all"), found.value.sum(1))
-    assert torch.equal(tokens.scores(found, "terminal"), found.value[:, -1])
-    ranked = tokens.decide_tokens(graph, x, TARGET, rank_by="all", sizes=(1,), repeats=1)["terminal"]
-    assert ranked.groups[0].positive[0] == int(found.channels[0].argmax())
+def test_ranking_covers_the_declared_reach(x, graph) -> None:
+    (contribution,) = tokens.rank(graph, x, [TARGET]).values()
+    torch.testing.assert_close(tokens.scores(contribution, "all"), contribution.value.sum(1))
+    assert torch.equal(tokens.scores(contribution, "terminal"), contribution.value[:, -1])
+    ranked = tokens.decide_tokens(graph, x, TARGET, TokenSettings(rank_by="all", sizes=(1,), repeats=1))["terminal"]
+    assert ranked.groups[0].positive[0] == int(contribution.channels[0].argmax())
     with pytest.raises(QueryError, match="terminal"):
         tokens.positions("middle", 6)

@@ -8,10 +8,12 @@ import torch
 import sgfi
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation import controls, paths
+from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.representation import forward_states, reencoding, separation
 from sgfi.evaluation.rows import average, partner
 from sgfi.inversion.estimator import spread
 from tests.analytic import captured, tiny
+from tests.estimators import Backpropagation
 from tests.evaluation.known import orthogonal_family, signs, square_family
 
 
@@ -84,6 +86,13 @@ def test_laws_of_the_walk(name: str) -> None:
     assert controls.public_path(family, x)["public"]["largest_difference"].max() < 1e-12
 
 
+def test_composition_restarts_where_the_family_can_answer() -> None:
+    """A fork's middle boundary has another frontier as a target: the control passes it over."""
+    family, x = family_of("fork"), tiny("fork").inputs(3, seed=5)
+    assert set(family.plan.fitted) - {"input"} > set(family.targets) - {family.target}
+    assert controls.composition(family, x)["restart"]["error"].max() < 1e-10
+
+
 def test_composition_needs_a_middle() -> None:
     with pytest.raises(QueryError, match="between"):
         controls.composition(square_family(), signs(2))
@@ -92,11 +101,11 @@ def test_composition_needs_a_middle() -> None:
 def test_true_child_oracle_is_a_walk_on_forward_states() -> None:
     model, family = tiny("chain"), family_of("chain")
     x = model.inputs(3, seed=5)
-    for step in paths.trace(family, x, true_children=True):
-        truth = forward_states(family.plan, x, step.children)
-        assert all(torch.equal(given, truth[u]) for given, u in zip(step.given, step.children, strict=True))
-    one = square_family()  # a single update reads the target itself: nothing to know better
-    rows = controls.true_child_oracle(one, signs(3, 9))
+    for update, _ in paths.trace(family, x, true_children=True):
+        truth = forward_states(family.graph, x, update.children)
+        assert all(torch.equal(given, truth[u]) for given, u in zip(update.given, update.children, strict=True))
+    # a single update reads the target itself, where the true child is the deployed one
+    rows = controls.true_child_oracle(square_family(), signs(3, 9))
     assert torch.allclose(rows["deployed"]["pixel_cosine"], rows["oracle (diagnostic)"]["pixel_cosine"])
 
 
@@ -115,8 +124,8 @@ def test_mechanism_of_an_exact_inverse() -> None:
 
 def test_second_stage_lowers_the_error_it_was_fitted_on() -> None:
     family, x = family_of("tokens"), tiny("tokens").inputs(12)
-    for step in paths.trace(family, x, true_children=True):
-        first, final = ((y - step.truth).square().sum() for y in step.estimates)
+    for update, truth in paths.trace(family, x, true_children=True):
+        first, final = ((y - truth).square().sum() for y in update.estimates)
         assert final < first
     assert set(paths.mechanism(family, x)) == {*family.plan.fitted, "all nodes"}
 
@@ -145,11 +154,32 @@ def test_probed_nodes_span_the_path() -> None:
 
 def test_reencoding_of_an_exact_inverse() -> None:
     family, x = orthogonal_family(), torch.randn(6, 6, dtype=torch.float64)
-    rows = reencoding(family.plan, sgfi.invert(family, x), x)
+    rows = reencoding(family, sgfi.invert(family, x), x)
     assert rows["matched"]["reencoding_cosine"].min() > 1 - 1e-9
     assert (
         separation({k: {s: v.tolist() for s, v in row.items()} for k, row in rows.items()})["matched"]["roc_auc"] == 1
     )
+
+
+def test_controls_take_any_estimator() -> None:
+    """Backpropagation has no maps and no plan; it is linear in the target, and recomposes exactly."""
+    estimator, x = Backpropagation(captured("tokens"), ("block.add", "norm")), tiny("tokens").inputs(4, seed=5)
+    assert (controls.zero(estimator, x)["zero"]["norm_ratio"] == 0).all()
+    for row in controls.linearity(estimator, x).values():
+        assert row["error"].max() < 1e-10
+    for row in controls.recomposition(estimator, x).values():
+        assert row["error"].max() < 1e-10
+    raw = sgfi.invert(family_of("tokens"), x, stage="raw").value
+    own = controls.shuffles(estimator, x)["same"]["own"]
+    torch.testing.assert_close(own, pixel_cosine(raw, x))
+    swapped = controls.swap(estimator, x)
+    torch.testing.assert_close(swapped["H_A J_A"]["to_A"], own)
+    torch.testing.assert_close(swapped["H_B J_B"]["to_B"], partner(own))
+    found = means(controls.perturbations(estimator, x))
+    assert found["clean", "to_clean"] == pytest.approx(1) and found["dropout 0.5", "to_clean"] < 0.999
+    assert reencoding(estimator, sgfi.invert(estimator, x), x)["matched"]["reencoding_cosine"].shape == (4,)
+    with pytest.raises(QueryError, match="between"):  # no state on the way: nothing to restart at
+        controls.composition(estimator, x)
 
 
 def test_pairs_need_two() -> None:

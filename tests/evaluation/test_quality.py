@@ -22,9 +22,9 @@ def manifest(folder: Path, **options: object) -> dict:
 
 
 def test_every_node_from_the_target_to_the_input(tmp_path: Path) -> None:
-    told = manifest(tmp_path / "maps", children="online", ridge="auto", stages="auto")
-    nodes = quality(told)
-    assert nodes[-1].name == "input" and len(nodes) == len(told["files"])
+    saved = manifest(tmp_path / "maps", children="online", ridge="auto", stages="auto")
+    nodes = quality(saved)
+    assert nodes[-1].name == "input" and len(nodes) == len(saved["files"])
     for node in nodes:
         assert 0 <= node.seen <= node.unseen[-1] * 1.01
         assert list(node.unseen) == sorted(node.unseen, reverse=True)  # stages that do harm were not kept
@@ -44,8 +44,8 @@ def test_advice_names_the_node_and_the_remedy() -> None:
     overfitted = NodeQuality("deep", 8, (0.5, 0.4), 0.1, 0.05)
     assert "More images" in advice([overfitted], 100)[0] and "deep" in advice([overfitted], 100)[0]
     lossy = NodeQuality("jump", 8, (0.5, 0.4), 0.39, 0.3)
-    (told,) = advice([lossy], 100)
-    assert told.startswith("A finer boundary between jump and its children (boundaries=['stage', NAME]): 0.300 of its")
+    (line,) = advice([lossy], 100)
+    assert line.startswith("A finer boundary between jump and its children (boundaries=['stage', NAME]): 0.300 of its")
     wide = NodeQuality("wide", 512, (0.2,), 0.19, 0.0)
     assert "512" in advice([wide], 100)[0]
     harmed = NodeQuality("harmed", 8, (0.2, 0.21), 0.19, 0.0)
@@ -55,7 +55,7 @@ def test_advice_names_the_node_and_the_remedy() -> None:
 def test_what_the_input_loses_comes_first_and_weighs_more() -> None:
     deep = [NodeQuality(name, 8, (0.5,), 0.49, lost) for name, lost in (("a", 0.3), ("b", 0.2), ("c", 0.4))]
     last = NodeQuality("input", 3, (0.12,), 0.118, 0.09)
-    told = advice([*deep, last], 100)
-    assert [line.split()[4] for line in told] == ["input", "c", "a"]
-    assert "['stage', 'stem']" in told[0] and "['stage', NAME]" in told[1]
+    lines = advice([*deep, last], 100)
+    assert [line.split()[4] for line in lines] == ["input", "c", "a"]
+    assert "['stage', 'stem']" in lines[0] and "['stage', NAME]" in lines[1]
     assert advice([NodeQuality("inside", 3, (0.12,), 0.118, 0.09)], 100) == []

@@ -11,6 +11,7 @@ import sgfi
 from sgfi.errors import QueryError
 from sgfi.evaluation.selectivity import compare, selectivity
 from sgfi.spectral import WienerMap
+from tests.estimators import Backpropagation
 from tests.evaluation.known import orthogonal_family, signs, square_family
 
 
@@ -41,6 +42,14 @@ def test_cells_of_a_pointwise_model_stay_apart() -> None:
     found = selectivity(square_family(), signs(2, 5), channels=3, cells=4)
     assert set(found) == {"channels", "cells"}
     assert (found["cells"]["excites_itself"] == 1).all()
+
+
+def test_selectivity_takes_any_estimator() -> None:
+    """Backpropagation through an orthogonal layer is its inverse: channels stay apart."""
+    family = orthogonal_family()
+    rows = selectivity(Backpropagation(family.graph, (family.target,)), batch())
+    assert set(rows) == {"channels"} and (rows["channels"]["excites_itself"] == 1).all()
+    assert rows["channels"]["likeness"].max() < 1e-9
 
 
 def test_one_query_cannot_be_compared() -> None:

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from sgfi.errors import DataError
-from sgfi.evaluation.statistics import bootstrap, cluster_means, contrast, correlation, rank_interval, spearman
+from sgfi.evaluation.statistics import bootstrap, cluster_means, contrast, correlation, rank_interval, ratio, spearman
 
 
 def test_interval_of_a_mean_has_the_textbook_width() -> None:
@@ -77,6 +78,32 @@ def test_rank_correlation() -> None:
     assert correlation([rising], [[0.0] * 4]).interval is None
 
 
+def test_a_ratio_is_formed_inside_every_resample() -> None:
+    margin = np.random.default_rng(6).exponential(2.0, 24)  # images whose margins differ widely
+    same = ratio(margin, margin)
+    assert (same.mean, same.low, same.high) == (1.0, 1.0, 1.0)  # nothing was deleted: there is nothing to doubt
+    fixed = bootstrap(margin / margin.mean())
+    assert fixed.low < 0.85 and fixed.high > 1.15  # what a fixed denominator would have reported
+    half = ratio(margin * np.random.default_rng(7).uniform(0.4, 0.6, 24), margin)
+    assert half.low < half.mean < half.high and half.high - half.low < 0.1
+    assert half.mean == pytest.approx(0.5, abs=0.05) and half.clusters == 24
+    repeated = ratio(np.repeat(margin, 3) / 2, np.repeat(margin, 3), np.repeat(np.arange(24), 3))
+    assert (repeated.mean, repeated.low, repeated.high) == pytest.approx((0.5, 0.5, 0.5)) and repeated.clusters == 24
+    alone = ratio([1.0], [4.0])
+    assert alone.low == alone.high == 0.25
+    with pytest.raises(DataError, match="zero"):
+        ratio([1.0, 2.0], [0.0, 0.0])
+    with pytest.raises(DataError, match="both sides"):
+        ratio([1.0, 2.0], [1.0])
+
+
+def test_rank_correlation_is_scipys_ties_included() -> None:
+    rng = np.random.default_rng(8)
+    for _ in range(5):
+        left, right = rng.integers(0, 6, 30), rng.integers(0, 6, 30)
+        assert spearman(left, right) == pytest.approx(scipy.stats.spearmanr(left, right).statistic)
+
+
 @pytest.mark.parametrize("bad", [[], [1.0, math.nan], [math.inf]])
 def test_undefined_values_are_refused(bad: list[float]) -> None:
     with pytest.raises(DataError):
@@ -100,3 +127,5 @@ def test_rank_interval_of_a_monotone_and_of_an_unrelated_pair() -> None:
     loose = rank_interval(x, rng.normal(size=60), resamples=200)
     assert loose.low < 0 < loose.high and loose.low < loose.mean < loose.high
     assert math.isnan(rank_interval(np.ones(5), np.arange(5), resamples=10).low)
+    few = rank_interval([0.0, 0.0, 1.0], [1.0, 2.0, 3.0], resamples=200)  # some resamples are constant
+    assert not math.isnan(few.low) and few.low <= few.mean <= few.high

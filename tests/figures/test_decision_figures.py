@@ -16,7 +16,7 @@ from sgfi.figures.decisions import decision_atlas, group_inverses
 from sgfi.figures.style import DARK, png
 from tests.decisions.known import Around
 
-SETTINGS = decisions.Settings(depths=("stem", "add"), sizes=(1, 3), repeats=3, curve_repeats=2, resamples=200)
+SETTINGS = decisions.DecisionSettings(depths=("stem", "add"), sizes=(1, 3), repeats=3, curve_repeats=2, resamples=200)
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from sgfi.errors import DataError
-from sgfi.language.agreement import TEMPLATES
-from sgfi.language.contexts import LEAD_IN, agreement, matched_subsets, polysemy
-from sgfi.language.polysemy import SENSES
+from sgfi.language.contexts import LEAD_IN, ROLES, SENSES, TEMPLATES, agreement, matched_subsets, polysemy
 from tests.language.conftest import word_tokenizer
 
 
@@ -19,47 +17,47 @@ from tests.language.conftest import word_tokenizer
 def tokenizer() -> Any:
     sentences = [text for senses in SENSES.values() for texts in senses.values() for text in texts]
     words = " ".join([LEAD_IN, *sentences]).replace("*", "").split()
-    for one in TEMPLATES:
-        words += [*one.frame.split(), *one.head, *one.attractor, *one.auxiliary]
+    for template in TEMPLATES:
+        words += [*template.frame.split(), *template.head, *template.attractor, *template.auxiliary]
     return word_tokenizer(words)
 
 
 def test_twelve_words_two_senses_three_contexts(tokenizer: Any) -> None:
-    found = polysemy(tokenizer)
-    assert len(found) == 72 and set(Counter(one.cluster for one in found).values()) == {6} and len(SENSES) == 12
-    for one in found:
-        assert len(one.ids) == 16 and one.tokens[-1].strip() == one.cluster
-        assert 3 <= len(one.cues) <= 5 and one.terminal not in one.cues
-        assert all(one.tokens[cue].strip() in one.text.split() for cue in one.cues)
+    contexts = polysemy(tokenizer)
+    assert len(contexts) == 72 and len(SENSES) == 12
+    assert set(Counter(context.cluster for context in contexts).values()) == {6}
+    for context in contexts:
+        assert len(context.ids) == 16 and context.tokens[-1].strip() == context.cluster
+        assert 3 <= len(context.cues) <= 5 and context.terminal not in context.cues
+        assert all(context.tokens[cue].strip() in context.text.split() for cue in context.cues)
 
 
 def test_twenty_templates_four_variants(tokenizer: Any) -> None:
-    found = agreement(tokenizer)
-    assert len(found) == 80 and set(Counter(one.cluster for one in found).values()) == {4}
-    forms = {one.head: one for one in TEMPLATES}
-    for one in found:
-        template = next(form for form in forms.values() if one.cluster == f"{form.head[0]}/{form.attractor[0]}")
-        head, attractor, auxiliary = (one.tokens[one.roles[r]].strip() for r in ("head", "attractor", "auxiliary"))
+    contexts = agreement(tokenizer)
+    assert len(contexts) == 80 and set(Counter(context.cluster for context in contexts).values()) == {4}
+    for context in contexts:
+        template = next(form for form in TEMPLATES if context.cluster == f"{form.head[0]}/{form.attractor[0]}")
+        head, attractor, auxiliary = (context.tokens[context.roles[role]].strip() for role in ROLES)
         number = template.head.index(head)
         assert template.attractor.index(attractor) == 1 - number  # the attractor has the other number
         agrees = template.auxiliary.index(auxiliary) == number
-        assert agrees == one.variant.endswith(" grammatical")
+        assert agrees == context.variant.endswith(" grammatical")
 
 
 def test_random_subsets_match_in_number_and_avoid_cues_and_target(tokenizer: Any) -> None:
-    found = polysemy(tokenizer)
-    for one, drawn in zip(found, matched_subsets(found, 8), strict=True):
+    contexts = polysemy(tokenizer)
+    for context, drawn in zip(contexts, matched_subsets(contexts, 8), strict=True):
         assert len(drawn) == 8
         for subset in drawn:
-            assert len(set(subset)) == len(one.cues) and not set(subset) & {*one.cues, one.terminal}
-    assert matched_subsets(found, 8) == matched_subsets(found, 8) != matched_subsets(found, 8, seed=1)
+            assert len(set(subset)) == len(context.cues) and not set(subset) & {*context.cues, context.terminal}
+    assert matched_subsets(contexts, 8) == matched_subsets(contexts, 8) != matched_subsets(contexts, 8, seed=1)
 
 
 GOOD = SENSES["bank"]["money"]
 
 
 @pytest.mark.parametrize(
-    ("sentence", "told"),
+    ("sentence", "message"),
     [
         ("The *loan* and the *cash* went with a *cheque* to the shop", "ends in 'bank'"),
         ("The *loan* and the *cash* went to the bank", "3 to 5 cues"),
@@ -68,9 +66,9 @@ GOOD = SENSES["bank"]["money"]
         ("*loan* *cash* *cheque* " + "went to the " * 6 + "bank", "cropped away"),
     ],
 )
-def test_a_malformed_context_is_refused(tokenizer: Any, sentence: str, told: str) -> None:
+def test_a_malformed_context_is_refused(tokenizer: Any, sentence: str, message: str) -> None:
     broken = {"bank": {**SENSES["bank"], "money": (sentence, *GOOD[1:])}}
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         polysemy(tokenizer, senses=broken)
 
 
@@ -86,7 +84,7 @@ def test_a_malformed_benchmark_is_refused(tokenizer: Any) -> None:
 
 
 class Letters:
-    """One token a letter: words of unequal length put the roles at unequal places."""
+    """One token per letter: words of unequal length put the roles at unequal positions."""
 
     def __call__(self, text: str, **_: Any) -> dict[str, list[int]]:
         return {"input_ids": [ord(letter) for letter in text.strip()]}
@@ -95,6 +93,6 @@ class Letters:
         return "".join(map(chr, ids))
 
 
-def test_a_tokenizer_that_splits_roles_unequally_is_told() -> None:
+def test_a_tokenizer_that_splits_roles_unequally_is_refused() -> None:
     with pytest.raises(DataError, match="same positions in all four"):
         agreement(Letters(), length=40)

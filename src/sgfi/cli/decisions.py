@@ -15,7 +15,7 @@ import typer
 from sgfi.cli import options
 from sgfi.cli.loading import OpenFamily, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.decisions import Settings, activation_means, gate, load_means, save_means, study
+from sgfi.decisions import DecisionSettings, activation_means, gate, load_means, save_means, study
 from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
@@ -81,7 +81,8 @@ def decide(
         "sizes": _numbers(sizes) if sizes else None,
         "repeats": repeats,
     }
-    settings = Settings.from_dict({**read_experiment(experiment), **{k: v for k, v in given.items() if v is not None}})
+    overrides = {key: value for key, value in given.items() if value is not None}
+    settings = DecisionSettings.from_dict({**read_experiment(experiment), **overrides})
     opened = open_family(maps, model, weights)
     means = calibration_means(opened, maps, calibration, batch_size, quiet) if "mean" in settings.protocols else None
     x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)

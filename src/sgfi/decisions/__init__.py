@@ -3,6 +3,9 @@
 The two branches are parallel evidence. An inverse is never fed back to the model.
 """
 
+import warnings
+from typing import Any
+
 from sgfi.decisions.coordinates import CoordGrid, Support, coord_grid, intervene_all, query_all, summarise, support
 from sgfi.decisions.gates import Gate, gate
 from sgfi.decisions.groups import Groups, choose
@@ -11,7 +14,7 @@ from sgfi.decisions.means import activation_means, load_means, save_means
 from sgfi.decisions.patches import CoordinateSettings, CoordinateStudy, coordinate_study
 from sgfi.decisions.ranking import Contribution, rank
 from sgfi.decisions.readout import Decision, Split, decide
-from sgfi.decisions.studies import Settings, Study, study
+from sgfi.decisions.studies import DecisionSettings, Study, study
 
 __all__ = [
     "Contribution",
@@ -20,11 +23,11 @@ __all__ = [
     "CoordinateStudy",
     "Curve",
     "Decision",
+    "DecisionSettings",
     "Edit",
     "Effects",
     "Gate",
     "Groups",
-    "Settings",
     "Split",
     "Study",
     "Support",
@@ -46,3 +49,10 @@ __all__ = [
     "summarise",
     "support",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Settings":
+        warnings.warn("sgfi.decisions.Settings is now DecisionSettings", DeprecationWarning, stacklevel=2)
+        return DecisionSettings
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Every coordinate of a target as a query of its own, and where its inverse stands in the input.
 
-The support matrix tells where a coordinate-selected inverse is expressed; it is not attention, attribution or causal
+The support matrix shows where a coordinate-selected inverse is expressed; it is not attention, attribution or causal
 importance. What a coordinate does to the decision is measured separately, by editing the original representation.
 """
 
@@ -20,7 +20,7 @@ from sgfi.decisions.readout import Split
 from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Interval, bootstrap
 from sgfi.graph import Node
-from sgfi.inversion import Query, sweep
+from sgfi.inversion import Estimator, Query, sweep
 
 MEASURES = ("self_mass", "entropy", "radius", "local_mass")
 
@@ -51,8 +51,8 @@ class CoordGrid:
     def distances(self) -> Tensor:
         """(Q, Q) Euclidean distance between cells in units of cells."""
         rows, columns = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in self.shape), indexing="ij")
-        places = torch.stack([rows.flatten(), columns.flatten()], 1)
-        return torch.cdist(places, places)
+        centres = torch.stack([rows.flatten(), columns.flatten()], 1)
+        return torch.cdist(centres, centres)
 
     def neighbours(self) -> Tensor:
         """(Q, Q) bool: within the 3x3 block around a cell, the cell itself included."""
@@ -84,14 +84,14 @@ def coord_grid(node: Node, picture: Sequence[int], prefix: int | None = None) ->
         raise QueryError(
             f"{tokens} tokens of {node.name!r} as a grid of square patches of a {height}x{width} picture",
             f"prefix {prefix}",
-            "Say how many tokens stand before the patches with prefix=...",
+            "Give the number of tokens before the patches with prefix=...",
         )
     rows, columns = max(fitting, key=lambda g: g[0] * g[1])
     return CoordGrid(node.name, (rows, columns), tokens - rows * columns, tokens=True)
 
 
 def query_all(
-    family: Any,
+    estimator: Estimator,
     x: Tensor,
     grid: CoordGrid,
     *,
@@ -107,11 +107,11 @@ def query_all(
         raise QueryError("one input", str(len(x)), "Pass x[i : i + 1].")
     coords = grid.coords
     size = chunk or len(coords)
-    found = []
+    values = []
     for start in range(0, len(coords), size):
         queries = [Query(grid.node, channels, [coord]) for coord in coords[start : start + size]]
-        found += [inverse.value[0] for inverse in sweep(family, x, queries, stage=stage)]
-    return torch.stack(found)
+        values += [inverse.value[0] for inverse in sweep(estimator, x, queries, stage=stage)]
+    return torch.stack(values)
 
 
 def patch_mass(inverse: Tensor, shape: tuple[int, int]) -> Tensor:
@@ -140,8 +140,8 @@ class Support:
     def measures(self) -> dict[str, float]:
         """Means over the queries: self mass; entropy over log R; expected distance over the greatest distance in the
         grid; mass of the 3x3 neighbourhood. A zero inverse has none of them and is left out."""
-        matrix = self.matrix[self.matrix.sum(1) > 0]
         alive = self.matrix.sum(1) > 0
+        matrix = self.matrix[alive]
         if not alive.any():
             return dict.fromkeys(MEASURES, math.nan)
         distances = self.grid.distances()
@@ -164,8 +164,8 @@ def support(inverses: Tensor, grid: CoordGrid) -> Support:
 
 def summarise(supports: Sequence[Support], **options: Any) -> dict[str, Interval]:
     """Every measure with its interval over images."""
-    found = [one.measures() for one in supports]
-    values = {name: [row[name] for row in found if not math.isnan(row[name])] for name in MEASURES}
+    measures = [support.measures() for support in supports]
+    values = {name: [row[name] for row in measures if not math.isnan(row[name])] for name in MEASURES}
     return {name: bootstrap(rows, **options) for name, rows in values.items() if rows}
 
 

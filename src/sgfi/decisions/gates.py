@@ -1,4 +1,4 @@
-"""The signed gate: do the groups that the ranking chose do to the decision what their sign says?"""
+"""The signed gate: do the ranked groups change the decision in the direction of their sign?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from sgfi.decisions.studies import DepthOutcome, Study
-from sgfi.evaluation.statistics import Contrast, Interval, bootstrap, contrast
+from sgfi.evaluation.statistics import Contrast, Interval, bootstrap, contrast, ratio
+from sgfi.evaluation.tables import markdown_table
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Line:
     matched: dict[str, Contrast]
     """protocol -> top-positive drop minus activation-matched drop."""
     normalised: Interval
-    """Primary protocol: positive minus random, in units of the mean margin. Not of each image's own: one image whose
-    margin is next to nothing would be the whole mean."""
+    """Primary protocol: mean of positive minus random over the mean margin, a ratio of means: in a mean of ratios an
+    image with almost no margin would outweigh all others."""
     random: Interval
     """Primary protocol: the random groups' own drop."""
     flips: dict[str, float]
@@ -49,46 +50,41 @@ class Gate:
         """Settings whose interval has the required sign, of how many; flip range at the largest group size."""
         largest = max(line.size for line in self.lines)
         flips = [line.flips["positive"] for line in self.lines if line.size == largest]
-        told: dict[str, Any] = {
-            f"{protocol} > 0": [
-                sum(line.positive[protocol].interval.above_zero for line in self.lines),
-                len(self.lines),
-            ]
+        above = {
+            protocol: sum(line.positive[protocol].interval.above_zero for line in self.lines)
             for protocol in self.lines[0].positive
         }
-        told["terminal negative < 0"] = [
-            sum(line.negative[self.primary].interval.below_zero for line in self.terminal),
-            len(self.terminal),
-        ]
-        told[f"flip range at k={largest}"] = [min(flips), max(flips)]
-        return told
+        below = sum(line.negative[self.primary].interval.below_zero for line in self.terminal)
+        return {
+            **{f"{protocol} > 0": [count, len(self.lines)] for protocol, count in above.items()},
+            "terminal negative < 0": [below, len(self.terminal)],
+            f"flip range at k={largest}": [min(flips), max(flips)],
+        }
 
     def table(self) -> str:
-        """Markdown: one row a depth and size."""
+        """Markdown: one row per depth and size."""
         protocols = list(self.lines[0].positive)
         head = ["tensor", "k", *(f"positive − random, {p}" for p in protocols), "÷ mean margin"]
         head += [f"negative − random, {self.primary}", f"random, {self.primary}", "flips pos / rand"]
-        rows = [head, ["---"] * len(head)]
-        for line in self.lines:
-            rows.append(
-                [
-                    line.node,
-                    str(line.size),
-                    *(str(line.positive[p].interval) for p in protocols),
-                    str(line.normalised),
-                    str(line.negative[self.primary].interval),
-                    str(line.random),
-                    f"{line.flips['positive']:.2f} / {line.flips['random']:.2f}",
-                ]
-            )
-        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+        rows = [
+            [
+                line.node,
+                str(line.size),
+                *(str(line.positive[p].interval) for p in protocols),
+                str(line.normalised),
+                str(line.negative[self.primary].interval),
+                str(line.random),
+                f"{line.flips['positive']:.2f} / {line.flips['random']:.2f}",
+            ]
+            for line in self.lines
+        ]
+        return markdown_table(head, rows)
 
     def summary(self) -> str:
         """Markdown: the paper's one-row table."""
         counts = self.counts()
         cells = [f"{a}/{b}" if "flip" not in name else f"{a:.3f}–{b:.3f}" for name, (a, b) in counts.items()]
-        rows = [["images", *counts], ["---"] * (len(counts) + 1), [str(self.images), *cells]]
-        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+        return markdown_table(["images", *counts], [[str(self.images), *cells]])
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -97,63 +93,66 @@ class Gate:
 
 def gate(study: Study) -> Gate:
     """The gate of a study."""
-    options: dict[str, Any] = {"resamples": study.settings.resamples, "seed": study.settings.seed}
-    lines = [_line(study, one, place, options) for one in study.depths for place in range(len(study.settings.sizes))]
+    lines = [_line(study, depth, column) for depth in study.depths for column in range(len(study.settings.sizes))]
     return Gate(tuple(lines), study.settings.protocols[0], len(study.names))
 
 
-def _line(study: Study, one: DepthOutcome, place: int, options: dict[str, Any]) -> Line:
-    primary = study.settings.protocols[0]
+def _line(study: Study, depth: DepthOutcome, column: int) -> Line:
+    """``column`` is the index of the group size."""
+    primary, options = study.settings.protocols[0], study.settings.bootstrap_options
 
     def against(kind: str, control: str) -> dict[str, Contrast]:
         return {
-            protocol: contrast(kinds[kind][:, place], kinds[control][:, place], **options)
-            for protocol, kinds in one.drop.items()
+            protocol: contrast(kinds[kind][:, column], kinds[control][:, column], **options)
+            for protocol, kinds in depth.drop.items()
         }
 
-    drops = {kind: array[:, place].mean(axis=1) for kind, array in one.drop[primary].items()}
+    drops = {kind: array[:, column].mean(axis=1) for kind, array in depth.drop[primary].items()}
     return Line(
-        one.node,
-        study.settings.sizes[place],
+        depth.node,
+        study.settings.sizes[column],
         against("positive", "random"),
         against("negative", "random"),
         against("positive", "matched"),
-        bootstrap((drops["positive"] - drops["random"]) / study.margin.mean(), **options),
+        ratio(drops["positive"] - drops["random"], study.margin, **options),
         bootstrap(drops["random"], **options),
-        {kind: float(np.mean(array[:, place])) for kind, array in one.flipped[primary].items()},
+        {kind: float(np.mean(array[:, column])) for kind, array in depth.flipped[primary].items()},
     )
 
 
 def curve_summary(study: Study) -> dict[str, dict[str, dict[str, Any]]]:
     """tensor -> kind -> mean deletion curve with intervals, and the area with its interval.
 
-    Means are of the margin itself, over the mean margin before any edit: a ratio of means, not a mean of ratios.
+    Each is the mean margin left over the mean margin before any edit: a ratio of means, formed inside every resample.
     """
-    weight = study.margin / study.margin.mean()  # (images,)
-    options: dict[str, Any] = {"resamples": study.settings.resamples, "seed": study.settings.seed}
-    told: dict[str, dict[str, dict[str, Any]]] = {}
-    for one in study.depths:
-        told[one.node] = {}
-        for kind, curves in one.curves.items():
-            left = np.array([curve.left for curve in curves]) * weight[:, None]  # (images, points)
-            told[one.node][kind] = {
+
+    def share(left: Any) -> dict[str, Any]:
+        """Of the margin: (images,) fractions of each image's own -> the fraction of the mean margin."""
+        return ratio(np.asarray(left) * study.margin, study.margin, **study.settings.bootstrap_options).as_dict()
+
+    return {
+        depth.node: {
+            kind: {
                 "deleted": list(curves[0].deleted),
-                "left": [bootstrap(left[:, point], **options).as_dict() for point in range(left.shape[1])],
-                "area": bootstrap([curve.area for curve in curves] * weight, **options).as_dict(),
+                "left": [share(left) for left in zip(*(curve.left for curve in curves), strict=True)],
+                "area": share([curve.area for curve in curves]),
             }
-    return told
+            for kind, curves in depth.curves.items()
+        }
+        for depth in study.depths
+    }
 
 
 def _line_dict(line: Line) -> dict[str, Any]:
-    def told(contrasts: dict[str, Contrast]) -> dict[str, Any]:
+    def record(contrasts: dict[str, Contrast]) -> dict[str, Any]:
         return {p: {**c.interval.as_dict(), "share_positive": c.positive} for p, c in contrasts.items()}
 
     return {
         "node": line.node,
         "size": line.size,
-        "positive_minus_random": told(line.positive),
-        "negative_minus_random": told(line.negative),
-        "positive_minus_matched": told(line.matched),
+        "positive_minus_random": record(line.positive),
+        "negative_minus_random": record(line.negative),
+        "positive_minus_matched": record(line.matched),
         "normalised": line.normalised.as_dict(),
         "random": line.random.as_dict(),
         "flips": line.flips,

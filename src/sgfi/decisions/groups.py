@@ -24,7 +24,7 @@ class Groups:
     matched: tuple[int, ...]
     """For each top-positive channel in turn the unused channel nearest in activation, itself not top-positive."""
     random: tuple[tuple[int, ...], ...]
-    """Repeats, each drawn without replacement from all channels: they say what a group of this size does by itself."""
+    """Repeats, each drawn without replacement from all channels: the effect of a group of this size as such."""
 
     def of(self, kind: str, size: int) -> list[list[int]]:
         """The groups of one kind and size: several for ``random``, one otherwise. Sorted for queries."""
@@ -56,8 +56,4 @@ def choose(scores: Tensor, activation: Tensor, most: int, repeats: int = 20, see
 def _nearest(level: np.ndarray, chosen: Sequence[int]) -> list[int]:
     """Greedy nearest neighbours in ``level`` (C,), none of them chosen or used twice."""
     free = [channel for channel in range(len(level)) if channel not in set(chosen)]
-    found = []
-    for channel in chosen:
-        place = int(np.argmin(np.abs(level[free] - level[channel])))
-        found.append(free.pop(place))
-    return found
+    return [free.pop(int(np.argmin(np.abs(level[free] - level[channel])))) for channel in chosen]

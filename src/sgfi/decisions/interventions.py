@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sgfi.boundaries import Boundary
-from sgfi.decisions.readout import Split, margin, site
+from sgfi.decisions.readout import Split, margin
 from sgfi.errors import QueryError, closest
 from sgfi.graph import Node
 from sgfi.inversion import Query
@@ -55,18 +54,17 @@ class Effects:
 def intervene(split: Split, edits: Sequence[Edit], value: Tensor | float = 0.0, chunk: int = CHUNK) -> Effects:
     """Run every edit on every input of a split.
 
-    ``value`` is a number, one value a channel (C,) such as the calibration means, or a tensor that broadcasts to the
+    ``value`` is a number, one value per channel (C,) such as the calibration means, or a tensor that broadcasts to the
     state (B, ...). Law: an edit that replaces entries by themselves changes nothing.
     """
     if not edits:
         raise QueryError("at least one edit", "none", "Give a list of Edit.")
-    place = site(split.node)
-    replacement = _replacement(split, place, value)
+    replacement = _replacement(split, value)
     count = max(1, chunk // len(split.x))
     drops, flips = [], []
     for start in range(0, len(edits), count):
         part = edits[start : start + count]
-        masks = torch.stack([_mask(place, edit, split.state) for edit in part]).unsqueeze(1)  # (n, 1, ...)
+        masks = torch.stack([_mask(split.node, edit, split.state) for edit in part]).unsqueeze(1)  # (n, 1, ...)
         edited = torch.where(masks, replacement, split.state)  # (n, B, ...)
         logits = split.logits(edited.flatten(0, 1))  # (n*B, classes)
         top, second = (pick.repeat(len(part)) for pick in (split.decision.top, split.decision.second))
@@ -93,7 +91,7 @@ def replacement_of(protocol: str, means: Mapping[str, Tensor] | None, node: str)
 
 @dataclass(frozen=True)
 class Curve:
-    """Margin left, as a fraction of the unedited margin, while an order of channels is deleted step by step."""
+    """Margin left, as a fraction of the unedited margin, while channels are deleted in some order."""
 
     deleted: tuple[float, ...]
     """Fraction of the channels deleted, from 0."""
@@ -106,7 +104,7 @@ class Curve:
         return float(torch.trapezoid(torch.tensor(self.left), torch.tensor(self.deleted)) / span)
 
 
-def steps(channels: int, points: int = 9) -> list[int]:
+def deletion_counts(channels: int, points: int = 9) -> list[int]:
     """How many channels are deleted at each point of a curve: 0, then doubling up to all of them."""
     counts = [round(channels * 2.0 ** -(points - 2 - i)) for i in range(points - 1)]
     return [0, *dict.fromkeys(max(1, count) for count in counts)]
@@ -115,11 +113,11 @@ def steps(channels: int, points: int = 9) -> list[int]:
 def deletion(
     split: Split, orders: Sequence[Sequence[int]], value: Tensor | float = 0.0, counts: Sequence[int] | None = None
 ) -> list[Curve]:
-    """One curve an order (a sequence of channels, most important first) for the one input of a split."""
+    """One curve per order (a sequence of channels, most important first) for the one input of a split."""
     if len(split.x) != 1:
         raise QueryError("one input", str(len(split.x)), "Pass x[i : i + 1].")
     total = split.node.channels
-    counts = list(counts or steps(total))
+    counts = list(counts or deletion_counts(total))
     edits = [Edit(sorted(order[:count])) for order in orders for count in counts if count]
     left = iter((1 - intervene(split, edits, value).normalised[:, 0]).tolist())
     deleted = tuple(count / total for count in counts)
@@ -148,10 +146,10 @@ def intervened(
             raise QueryError(f"a tensor from {module!r}", type(output).__name__, "Choose a module that returns one.")
         axis = channel_axis % output.dim()
         coords = tuple(dim for dim in range(1, output.dim()) if dim != axis)
-        place = site(Node(module, (None, *output.shape[1:]), "", module, axis, coords, output.dtype))
-        shaped = _along(value, place) if isinstance(value, Tensor) and value.dim() == 1 else value
+        node = Node(module, (None, *output.shape[1:]), "", module, axis, coords, output.dtype)
+        shaped = _along(value, node) if isinstance(value, Tensor) and value.dim() == 1 else value
         filled = torch.as_tensor(shaped, dtype=output.dtype, device=output.device)
-        return torch.where(_mask(place, edit, output), filled, output)
+        return torch.where(_mask(node, edit, output), filled, output)
 
     handle = modules[module].register_forward_hook(replace)
     try:
@@ -160,27 +158,27 @@ def intervened(
         handle.remove()
 
 
-def _mask(place: Boundary, edit: Edit, state: Tensor) -> Tensor:
-    return Query(place.name, edit.channels, edit.coords).mask(place.node, state.device)
+def _mask(node: Node, edit: Edit, state: Tensor) -> Tensor:
+    return Query(node.name, edit.channels, edit.coords).mask(node, state.device)
 
 
-def _along(value: Tensor, place: Boundary) -> Tensor:
+def _along(value: Tensor, node: Node) -> Tensor:
     """(C,) laid along the channel axis."""
-    return value.reshape([-1 if axis == place.node.channel_axis else 1 for axis in range(len(place.node.shape))])
+    return value.reshape([-1 if axis == node.channel_axis else 1 for axis in range(len(node.shape))])
 
 
-def _replacement(split: Split, place: Boundary, value: Tensor | float) -> Tensor:
-    state = split.state
+def _replacement(split: Split, value: Tensor | float) -> Tensor:
+    state, node = split.state, split.node
     if not isinstance(value, Tensor):
         return state.new_tensor(float(value))
     value = value.to(state)
-    if value.dim() == 1 and len(value) == place.channels:
-        return _along(value, place)
+    if value.dim() == 1 and len(value) == node.channels:
+        return _along(value, node)
     try:
         return value.expand_as(state)
     except RuntimeError as error:
         raise QueryError(
-            f"a number, ({place.channels},) channel values or values that broadcast to {tuple(state.shape)}",
+            f"a number, ({node.channels},) channel values or values that broadcast to {tuple(state.shape)}",
             str(tuple(value.shape)),
             "Match the tensor's shape.",
         ) from error

@@ -1,4 +1,4 @@
-"""Channel means over the calibration inputs: what a channel is replaced by when it is to say nothing in particular."""
+"""Channel means over the calibration inputs, which replace a channel in mean ablation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from torch import Tensor
 from sgfi.boundaries import Plan
 from sgfi.errors import CalibrationError, StoreError
 from sgfi.graph import check_input
+from sgfi.inversion import Estimator
 
 FILE = "means.safetensors"
 
 
-def activation_means(plan: Plan, batches: Iterable[Tensor], nodes: Sequence[str] | None = None) -> dict[str, Tensor]:
-    """Mean of every channel over inputs and coordinates, (C,), at every boundary (or at ``nodes``); one forward pass.
+def activation_means(
+    estimator: Estimator | Plan, batches: Iterable[Tensor], nodes: Sequence[str] | None = None
+) -> dict[str, Tensor]:
+    """Mean of every channel over inputs and coordinates, (C,), at ``nodes``; one forward pass.
+
+    Without ``nodes``: at the input and every target of an estimator, or at every boundary of a plan.
 
     Sums are float64, so ragged batches and their order make no difference beyond rounding.
     """
-    graph = plan.graph
-    chosen = [graph.nodes[name] for name in (plan.boundaries if nodes is None else nodes)]
+    graph = estimator.graph
+    if nodes is None:
+        nodes = estimator.boundaries if isinstance(estimator, Plan) else ("input", *estimator.targets)
+    chosen = [graph.nodes[name] for name in nodes]
     inner = tuple(node.name for node in chosen if node.name != "input")
     program = graph.program(("input",), inner)
     sums: dict[str, Tensor] = {}
@@ -62,12 +69,11 @@ def load_means(maps: str | Path, fingerprint: str) -> dict[str, Tensor]:
         )
     try:
         with safe_open(path, "pt") as file:
-            found = (file.metadata() or {}).get("fingerprint")
+            fitted_on = (file.metadata() or {}).get("fingerprint")
             means = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (OSError, SafetensorError) as error:
         raise StoreError(f"a readable {FILE}", str(error), "Remove it and collect the means again.") from error
-    if found != fingerprint:
-        raise StoreError(
-            f"means of the checkpoint {fingerprint[:16]}...", f"means of {str(found)[:16]}...", "Collect them again."
-        )
+    if fitted_on != fingerprint:
+        got = f"means of {str(fitted_on)[:16]}..."
+        raise StoreError(f"means of the checkpoint {fingerprint[:16]}...", got, "Collect them again.")
     return means

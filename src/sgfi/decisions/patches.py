@@ -25,10 +25,11 @@ from sgfi.decisions.coordinates import (
 from sgfi.decisions.interventions import PROTOCOLS, replacement_of
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split
-from sgfi.decisions.studies import plain
+from sgfi.decisions.studies import image_names, rounded
 from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Contrast, Correlation, Interval, contrast, correlation
-from sgfi.inversion import MapFamily
+from sgfi.evaluation.tables import markdown_table
+from sgfi.inversion import Estimator
 from sgfi.settings import Declared
 
 ROUNDING = 1e-6
@@ -36,10 +37,10 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class CoordinateSettings(Declared):
-    """What is asked. JSON-able, so that a file can declare an experiment."""
+    """What is measured. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()
-    """Boundaries of the family, shallow to deep; empty: three of them."""
+    """Targets of the estimator, shallow to deep; empty: three of them."""
     prefix: int | None = None
     """Tokens before the patches; None: inferred from the picture's size."""
     inversions: bool = True
@@ -57,7 +58,7 @@ class CoordinateSettings(Declared):
             raise QueryError(
                 f"a protocol among {list(PROTOCOLS)}, and inversions or interventions",
                 f"{self.protocol!r}, inversions={self.inversions}, interventions={self.interventions}",
-                "Mend the settings.",
+                "Correct the settings.",
             )
 
 
@@ -68,18 +69,18 @@ class CellOutcome:
     node: str
     grid: CoordGrid
     supports: tuple[Support, ...]
-    """One an image; empty without inversions."""
+    """One per image; empty without inversions."""
     scores: np.ndarray
     """(images, Q) activation times gradient of every cell."""
     drops: np.ndarray
     """(images, Q) exact margin drop when the cell is replaced; empty without interventions."""
     reference: tuple[int, ...]
-    """One cell an image, drawn with the seed: what an arbitrary cell does."""
+    """One cell per image, drawn with the seed: what an arbitrary cell does."""
 
     @property
     def matrix(self) -> np.ndarray:
         """(Q, R) the support matrix averaged over images."""
-        return torch.stack([one.matrix for one in self.supports]).mean(0).numpy()
+        return torch.stack([support.matrix for support in self.supports]).mean(0).numpy()
 
     def picked(self, which: str, image: int) -> int:
         """The cell with the greatest score (``top``), the least (``counter``), or the reference (``random``)."""
@@ -104,51 +105,50 @@ class CoordinateStudy:
     def _options(self) -> dict[str, Any]:
         return {"resamples": self.settings.resamples, "seed": self.settings.seed}
 
-    def support(self, one: CellOutcome) -> dict[str, Interval]:
+    def support(self, depth: CellOutcome) -> dict[str, Interval]:
         """Self mass, entropy, radius and local mass with intervals over images."""
-        return summarise(one.supports, **self._options) if one.supports else {}
+        return summarise(depth.supports, **self._options) if depth.supports else {}
 
-    def effects(self, one: CellOutcome) -> dict[str, Contrast]:
+    def effects(self, depth: CellOutcome) -> dict[str, Contrast]:
         """Drop of the score-top and of the score-counter cell, each minus the random cell's."""
         rows = np.arange(len(self.names))
 
         def drop(which: str) -> np.ndarray:
-            return one.drops[rows, [one.picked(which, int(i)) for i in rows]]
+            return depth.drops[rows, [depth.picked(which, int(i)) for i in rows]]
 
         return {which: contrast(drop(which), drop("random"), **self._options) for which in ("top", "counter")}
 
-    def ranks(self, one: CellOutcome) -> Correlation:
+    def ranks(self, depth: CellOutcome) -> Correlation:
         """Spearman of scores and exact drops within each image; undefined where every drop is zero.
 
         A drop below a millionth of the image's largest logit is rounding (a batch of edits is summed in another order
         than the single input) and counts as zero: ranks of rounding noise would be a correlation of nothing.
         """
-        drops = np.where(np.abs(one.drops) <= ROUNDING * self.scale[:, None], 0.0, one.drops)
-        return correlation(one.scores, drops, **self._options)
+        drops = np.where(np.abs(depth.drops) <= ROUNDING * self.scale[:, None], 0.0, depth.drops)
+        return correlation(depth.scores, drops, **self._options)
 
     def tables(self) -> str:
         """Markdown: support and interventions."""
         parts = []
         if self.settings.inversions:
-            rows = [["tensor", "cells", "self mass", "entropy", "radius", "local 3x3 mass"], ["---"] * 6]
-            for one in self.depths:
-                found = self.support(one)
-                cells = [str(found[name]) if name in found else "none" for name in MEASURES]
-                rows.append([one.node, f"{one.grid.shape[0]}x{one.grid.shape[1]}", *cells])
-            parts.append(_markdown(rows))
+            rows = []
+            for depth in self.depths:
+                summary = self.support(depth)
+                cells = [str(summary.get(name, "none")) for name in MEASURES]
+                rows.append([depth.node, f"{depth.grid.shape[0]}x{depth.grid.shape[1]}", *cells])
+            parts.append(markdown_table(["tensor", "cells", "self mass", "entropy", "radius", "local 3x3 mass"], rows))
         if self.settings.interventions:
-            rows = [["tensor", "top − random", "counter − random", "score/drop Spearman", "largest drop"], ["---"] * 5]
-            for one in self.depths:
-                effects, said = self.effects(one), self.ranks(one).interval
-                rows.append(
-                    [
-                        one.node,
-                        *(str(effects[which].interval) for which in ("top", "counter")),
-                        "undefined" if said is None else str(said),
-                        f"{np.abs(one.drops).max():.2g}",
-                    ]
-                )
-            parts.append(_markdown(rows))
+            rows = [
+                [
+                    depth.node,
+                    *(str(effect.interval) for effect in self.effects(depth).values()),
+                    str(self.ranks(depth).interval or "undefined"),
+                    f"{np.abs(depth.drops).max():.2g}",
+                ]
+                for depth in self.depths
+            ]
+            head = ["tensor", "top − random", "counter − random", "score/drop Spearman", "largest drop"]
+            parts.append(markdown_table(head, rows))
         return "\n\n".join(parts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -156,29 +156,29 @@ class CoordinateStudy:
         return {
             "settings": asdict(self.settings),
             "images": list(self.names),
-            "margin": plain(self.margin),
-            "inversions": sum(len(one.supports) * one.grid.cells for one in self.depths),
-            "interventions": sum(one.drops.size for one in self.depths),
-            "depths": [self._depth(one) for one in self.depths],
+            "margin": rounded(self.margin),
+            "inversions": sum(len(depth.supports) * depth.grid.cells for depth in self.depths),
+            "interventions": sum(depth.drops.size for depth in self.depths),
+            "depths": [self._depth(depth) for depth in self.depths],
         }
 
-    def _depth(self, one: CellOutcome) -> dict[str, Any]:
-        told: dict[str, Any] = {"node": one.node, "grid": list(one.grid.shape), "prefix": one.grid.prefix}
-        if one.supports:
-            told["support"] = {name: found.as_dict() for name, found in self.support(one).items()}
-            told["per_image"] = [{k: plain(v) for k, v in s.measures().items()} for s in one.supports]
-            told["matrix"] = plain(one.matrix)
-        if one.drops.size:
-            ranks = self.ranks(one)
-            told["effects"] = {which: found.interval.as_dict() for which, found in self.effects(one).items()}
-            told["spearman"] = None if ranks.interval is None else ranks.interval.as_dict()
-            told["spearman_undefined"] = ranks.undefined
-            told["drops"], told["scores"] = plain(one.drops), plain(one.scores)
-        return told
+    def _depth(self, depth: CellOutcome) -> dict[str, Any]:
+        record: dict[str, Any] = {"node": depth.node, "grid": list(depth.grid.shape), "prefix": depth.grid.prefix}
+        if depth.supports:
+            record["support"] = {name: interval.as_dict() for name, interval in self.support(depth).items()}
+            record["per_image"] = [{k: rounded(v) for k, v in s.measures().items()} for s in depth.supports]
+            record["matrix"] = rounded(depth.matrix)
+        if depth.drops.size:
+            ranks = self.ranks(depth)
+            record["effects"] = {which: effect.interval.as_dict() for which, effect in self.effects(depth).items()}
+            record["spearman"] = None if ranks.interval is None else ranks.interval.as_dict()
+            record["spearman_undefined"] = ranks.undefined
+            record["drops"], record["scores"] = rounded(depth.drops), rounded(depth.scores)
+        return record
 
 
 def coordinate_study(
-    family: MapFamily,
+    estimator: Estimator,
     x: Tensor,
     settings: CoordinateSettings | None = None,
     means: Mapping[str, Tensor] | None = None,
@@ -188,20 +188,18 @@ def coordinate_study(
 ) -> CoordinateStudy:
     """Run the experiment on inputs (N, C, H, W)."""
     settings = settings or CoordinateSettings()
-    graph, plan = family.plan.graph, family.plan
-    depths = [graph.nodes.canonical(name) for name in settings.depths or default_depths(family)]
-    for name in depths:
-        plan.toward(name)  # an error that names the boundaries when it is none of them
-    nodes = {name: plan.boundary[name].node for name in depths}
+    graph = estimator.graph
+    nodes = {node.name: node for node in map(estimator.node, settings.depths or default_depths(estimator))}
+    depths = list(nodes)
     grids = {name: coord_grid(nodes[name], x.shape[-2:], settings.prefix) for name in depths}
     supports: dict[str, list[Support]] = {name: [] for name in depths}
     scores: dict[str, list[np.ndarray]] = {name: [] for name in depths}
     drops: dict[str, list[np.ndarray]] = {name: [] for name in depths}
     margins: list[float] = []
     scales: list[float] = []
-    for place in tqdm(range(len(x)), unit="image", disable=not progress):
-        one = x[place : place + 1]
-        ranked = rank(graph, one, list(nodes.values()), settings.output)
+    for index in tqdm(range(len(x)), unit="image", disable=not progress):
+        image = x[index : index + 1]
+        ranked = rank(graph, image, list(nodes.values()), settings.output)
         decision = ranked[depths[0]].decision
         margins.append(float(decision.margin))
         scales.append(float(decision.logits.abs().max()))
@@ -209,11 +207,11 @@ def coordinate_study(
             grid = grids[name]
             scores[name].append(cell_scores(ranked[name], grid)[0].double().cpu().numpy())
             if settings.inversions:
-                found = query_all(family, one, grid, stage=settings.stage, chunk=settings.chunk)
-                supports[name].append(support(found, grid))
+                inverses = query_all(estimator, image, grid, stage=settings.stage, chunk=settings.chunk)
+                supports[name].append(support(inverses, grid))
             if settings.interventions:
                 value = replacement_of(settings.protocol, means, name)
-                effects = intervene_all(Split(graph, one, nodes[name], settings.output), grid, value)
+                effects = intervene_all(Split(graph, image, nodes[name], settings.output), grid, value)
                 drops[name].append(effects.drop[:, 0].double().cpu().numpy())
     rng = np.random.default_rng(settings.seed)
     outcomes = tuple(
@@ -227,19 +225,14 @@ def coordinate_study(
         )
         for name in depths
     )
-    titles = (*names, *(f"input {i}" for i in range(len(names), len(x))))
-    return CoordinateStudy(settings, tuple(titles), np.array(margins), np.array(scales), outcomes)
+    return CoordinateStudy(settings, image_names(names, len(x)), np.array(margins), np.array(scales), outcomes)
 
 
-def default_depths(family: MapFamily, count: int = 3) -> list[str]:
-    """``count`` boundaries with coordinates, from the second one to the target."""
-    fitting = [n for n in family.plan.boundaries[1:] if len(family.plan.boundary[n].node.coord_axes) in (1, 2)]
+def default_depths(estimator: Estimator, count: int = 3) -> list[str]:
+    """``count`` targets with coordinates, from the second to the deepest."""
+    fitting = [name for name in estimator.targets if len(estimator.node(name).coord_axes) in (1, 2)]
     if not fitting:
-        raise QueryError("boundaries with coordinate axes", "none", "Coordinate queries need tokens or cells.")
+        raise QueryError("targets with coordinate axes", "none", "Coordinate queries need tokens or cells.")
     first = min(1, len(fitting) - 1)
     last = len(fitting) - 1
     return list(dict.fromkeys(fitting[first + round(i * (last - first) / max(count - 1, 1))] for i in range(count)))
-
-
-def _markdown(rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgfi.decisions.readout import Decision, margin, output_name, read, usable
+from sgfi.decisions.readout import Decision, checked_node, margin, output_name, read
 from sgfi.graph import Node, TensorGraph, check_input
 
 
@@ -35,7 +35,7 @@ class Contribution:
     @property
     def channels(self) -> Tensor:
         """(B, C) ``s_c = <H_c, d margin / d H_c>``."""
-        return _summed(self.value, self.node.coord_axes)
+        return self.value.sum(self.node.coord_axes) if self.node.coord_axes else self.value
 
     @property
     def coords(self) -> Tensor:
@@ -44,13 +44,9 @@ class Contribution:
 
     @property
     def activation(self) -> Tensor:
-        """(B, C) root mean square activation of every channel: what activation-matched controls are matched in."""
+        """(B, C) root mean square activation of every channel, which activation-matched controls are matched in."""
         square = self.state.square()
         return (square.mean(self.node.coord_axes) if self.node.coord_axes else square).sqrt()
-
-
-def _summed(value: Tensor, axes: tuple[int, ...]) -> Tensor:
-    return value.sum(axes) if axes else value
 
 
 @torch.inference_mode(False)
@@ -59,18 +55,18 @@ def rank(
 ) -> dict[str, Contribution]:
     """Contributions at several tensors from one forward and one backward pass; keys are canonical names."""
     check_input(graph, x)
-    goal = output_name(graph, output)
-    chosen = {node.name: node for node in (usable(graph, node, goal) for node in nodes)}
+    readout = output_name(graph, output)
+    chosen = {node.name: node for node in (checked_node(graph, node, readout) for node in nodes)}
     names = tuple(chosen)
     inner = tuple(name for name in names if name != "input")
     leaf = (x.clone() if x.is_inference() else x.detach()).requires_grad_()
     with torch.enable_grad():
-        *states, logits = graph.program(("input",), (*inner, goal))(leaf)
+        *states, logits = graph.program(("input",), (*inner, readout))(leaf)
         decision = read(logits)
-        found = dict(zip(inner, states, strict=True)) | {"input": leaf}
+        values = dict(zip(inner, states, strict=True)) | {"input": leaf}
         total = margin(logits, decision.top, decision.second).sum()
-        pulled = torch.autograd.grad(total, [found[name] for name in names], materialize_grads=True)
+        pulled = torch.autograd.grad(total, [values[name] for name in names], materialize_grads=True)
     return {
-        name: Contribution(chosen[name], found[name].detach(), gradient, decision)
+        name: Contribution(chosen[name], values[name].detach(), gradient, decision)
         for name, gradient in zip(names, pulled, strict=True)
     }

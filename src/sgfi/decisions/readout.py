@@ -12,10 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgfi.boundaries import Boundary
 from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph, check_input
-from sgfi.spectral import Basis, Partition, operator_named
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +32,9 @@ class Decision:
         """(B,) logit of the predicted class minus the runner-up's."""
         return margin(self.logits, self.top, self.second)
 
-    def __getitem__(self, place: int) -> Decision:
+    def __getitem__(self, index: int) -> Decision:
         """The decision on one input, batch axis kept."""
-        keep = slice(place, place + 1)
+        keep = slice(index, index + 1)
         return Decision(self.logits[keep], self.top[keep], self.second[keep])
 
 
@@ -71,16 +69,16 @@ def output_name(graph: TensorGraph, output: str | None = None) -> str:
     return names[0]
 
 
-def usable(graph: TensorGraph, node: str | Node, output: str) -> Node:
-    """The node itself (a plan's own, with its settled axes) or the graph's by name, if the logits depend on it."""
-    found = node if isinstance(node, Node) else graph.nodes[node]
-    if found.name not in graph.ancestors(output):
+def checked_node(graph: TensorGraph, node: str | Node, output: str) -> Node:
+    """The node itself (an estimator's, with its settled axes) or the graph's by name, if the logits depend on it."""
+    node = node if isinstance(node, Node) else graph.nodes[node]
+    if node.name not in graph.ancestors(output):
         raise QueryError(
-            f"a tensor upstream of the logits {output!r}", repr(found.name), "Choose one that the decision reads."
+            f"a tensor upstream of the logits {output!r}", repr(node.name), "Choose one that the decision reads."
         )
-    if found.channel_axis is None:
-        raise QueryError(f"a channel axis for {found.name!r}", "none that could be inferred", "Choose another tensor.")
-    return found
+    if node.channel_axis is None:
+        raise QueryError(f"a channel axis for {node.name!r}", "none that could be inferred", "Choose another tensor.")
+    return node
 
 
 def decide(graph: TensorGraph, x: Tensor, output: str | None = None) -> Decision:
@@ -89,13 +87,6 @@ def decide(graph: TensorGraph, x: Tensor, output: str | None = None) -> Decision
     with torch.no_grad():
         (logits,) = graph.program(("input",), (output_name(graph, output),))(x)
     return read(logits)
-
-
-def site(node: Node) -> Boundary:
-    """Any tensor with a channel axis as a place for channel and coordinate sets, whether or not maps stand there."""
-    assert node.channel_axis is not None
-    basis = Basis(node.channel_axis, node.coord_axes, tuple(int(size) for size in node.shape[1:]))  # type: ignore[arg-type]
-    return Boundary(node, basis, Partition.of("shared", basis.bins, node.name), operator_named("full"))
 
 
 class Split:
@@ -109,7 +100,7 @@ class Split:
         check_input(graph, x)
         self.graph, self.x = graph, x.detach()
         self.output = output_name(graph, output)
-        self.node = usable(graph, node, self.output)
+        self.node = checked_node(graph, node, self.output)
         self._segment = graph.segment(self.node.name, (self.output,))
         self._held: dict[int, tuple[Tensor, ...]] = {}
         with torch.no_grad():
@@ -139,6 +130,6 @@ class Split:
             with torch.no_grad():
                 repeated = self.x.repeat(times, *[1] * (self.x.dim() - 1))
                 others = tuple(name for name in names if name != "input")
-                found = dict(zip(others, self.graph.program(("input",), others)(repeated), strict=True))
-            self._held = {times: tuple({**found, "input": repeated}[name] for name in names)}
+                values = dict(zip(others, self.graph.program(("input",), others)(repeated), strict=True))
+            self._held = {times: tuple({**values, "input": repeated}[name] for name in names)}
         return self._held[times]

@@ -1,7 +1,7 @@
 """The prediction-conditioned experiment: rank, group, invert, and, independently, intervene.
 
-Two branches leave the ranking and never meet. One inverts each group with the family's maps. The other edits the
-same channels in the original representation and runs the original model.
+Two branches leave the ranking and never meet. One inverts each group with an estimator. The other edits the same
+channels in the original representation and runs the original model.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sgfi.decisions.groups import KINDS, Groups, choose
-from sgfi.decisions.interventions import PROTOCOLS, Curve, Edit, deletion, intervene, replacement_of, steps
+from sgfi.decisions.interventions import PROTOCOLS, Curve, Edit, deletion, deletion_counts, intervene, replacement_of
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.inversion import MapFamily, Query, sweep
+from sgfi.graph import Node
+from sgfi.inversion import Estimator, Query, sweep
 from sgfi.settings import Declared
 
 
 @dataclass(frozen=True)
-class Settings(Declared):
+class DecisionSettings(Declared):
     """What is compared. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()
-    """Tensors to study, shallow to deep; empty: four of the family's boundaries."""
+    """Tensors to study, shallow to deep; empty: four of the estimator's targets."""
     sizes: tuple[int, ...] = (1, 4, 8, 16)
     repeats: int = 20
-    """Random groups an image."""
+    """Random groups per image."""
     protocols: tuple[str, ...] = PROTOCOLS
     """The first is the primary one."""
     curve_repeats: int = 5
@@ -52,8 +53,12 @@ class Settings(Declared):
             raise QueryError(
                 f"at least one repeat and protocols among {list(PROTOCOLS)}",
                 f"{self.repeats} and {list(self.protocols)}",
-                "Mend the settings.",
+                "Correct the settings.",
             )
+
+    @property
+    def bootstrap_options(self) -> dict[str, Any]:
+        return {"resamples": self.resamples, "seed": self.seed}
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -69,9 +74,9 @@ class DepthOutcome:
     """protocol -> kind -> margin drops."""
     flipped: Mapping[str, Mapping[str, np.ndarray]]
     groups: tuple[Groups, ...]
-    """One an image."""
+    """One per image."""
     curves: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
-    """kind -> one curve an image, primary protocol; ``random`` averages its orders."""
+    """kind -> one curve per image, primary protocol; ``random`` averages its orders."""
     alignment: Mapping[str, np.ndarray] = field(default_factory=dict)
     """kind -> (images, sizes) pixel cosine of the group's inverse with the input: descriptive."""
 
@@ -80,7 +85,7 @@ class DepthOutcome:
 class Study:
     """Everything measured, image by image."""
 
-    settings: Settings
+    settings: DecisionSettings
     names: tuple[str, ...]
     top: tuple[int, ...]
     second: tuple[int, ...]
@@ -93,67 +98,70 @@ class Study:
         return {
             "settings": self.settings.as_dict(),
             "images": [
-                {"name": n, "top": t, "second": s, "margin": plain(m)}
+                {"name": n, "top": t, "second": s, "margin": rounded(m)}
                 for n, t, s, m in zip(self.names, self.top, self.second, self.margin, strict=True)
             ],
             "interventions": sum(
-                array.size for one in self.depths for kinds in one.drop.values() for array in kinds.values()
+                array.size for depth in self.depths for kinds in depth.drop.values() for array in kinds.values()
             ),
-            "inversions": sum(array.size for one in self.depths for array in one.alignment.values()),
-            "curves": sum(len(found) for one in self.depths for found in one.curves.values()),
-            "depths": [_depth_dict(one) for one in self.depths],
+            "inversions": sum(array.size for depth in self.depths for array in depth.alignment.values()),
+            "curves": sum(len(curves) for depth in self.depths for curves in depth.curves.values()),
+            "depths": [_depth_dict(depth) for depth in self.depths],
         }
 
 
 def study(
-    family: MapFamily,
+    estimator: Estimator,
     x: Tensor,
     means: Mapping[str, Tensor] | None = None,
-    settings: Settings | None = None,
+    settings: DecisionSettings | None = None,
     names: Sequence[str] = (),
     *,
     progress: bool = False,
 ) -> Study:
     """Run the experiment on inputs (N, ...); ``means`` are the calibration means the primary protocol needs."""
-    settings = settings or Settings()
-    graph = family.plan.graph
-    depths = [graph.nodes.canonical(name) for name in settings.depths or default_depths(family)]
-    nodes = [family.plan.boundary[name].node if name in family.plan.boundary else graph.nodes[name] for name in depths]
+    settings = settings or DecisionSettings()
+    graph = estimator.graph
+    depths = [graph.nodes.canonical(name) for name in settings.depths or default_depths(estimator)]
+    nodes = [estimator.node(name) if name in estimator.targets else graph.nodes[name] for name in depths]
     decision = decide(graph, x, settings.output)
-    found: dict[str, list[_OneImage]] = {name: [] for name in depths}
-    for place in tqdm(range(len(x)), unit="image", disable=not progress):
-        one = x[place : place + 1]
-        ranked = rank(graph, one, nodes, settings.output)
+    outcomes: dict[str, list[_ImageOutcome]] = {name: [] for name in depths}
+    for index in tqdm(range(len(x)), unit="image", disable=not progress):
+        image = x[index : index + 1]
+        ranked = rank(graph, image, nodes, settings.output)
         for node in nodes:
             score = ranked[node.name]
-            seed = int(np.random.SeedSequence([settings.seed, place, depths.index(node.name)]).generate_state(1)[0])
+            seed = int(np.random.SeedSequence([settings.seed, index, depths.index(node.name)]).generate_state(1)[0])
             groups = choose(score.channels[0], score.activation[0], settings.sizes[-1], settings.repeats, seed)
-            split = Split(graph, one, node, settings.output)
+            split = Split(graph, image, node, settings.output)
             order = [int(channel) for channel in score.channels[0].argsort(descending=True, stable=True)]
-            found[node.name].append(_one_image(family, split, groups, order, means, settings, seed))
-    outcomes = tuple(_gather(name, graph.nodes[name].channels, found[name], settings) for name in depths)
-    titles = (*names, *(f"input {i}" for i in range(len(names), len(x))))
+            outcomes[node.name].append(_image_outcome(estimator, split, groups, order, means, settings, seed))
     return Study(
         settings,
-        tuple(titles),
+        image_names(names, len(x)),
         tuple(decision.top.tolist()),
         tuple(decision.second.tolist()),
         decision.margin.double().cpu().numpy(),
-        outcomes,
+        tuple(_gather(node, outcomes[node.name], settings) for node in nodes),
     )
 
 
-def default_depths(family: MapFamily, count: int = 4) -> list[str]:
-    """``count`` boundaries spread from shallow to the target, those with at least 32 channels."""
-    wide = [name for name in family.plan.boundaries[1:] if family.plan.boundary[name].channels >= 32]
+def image_names(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """A name for each of ``count`` images; those beyond the given names are numbered."""
+    return (*names, *(f"input {index}" for index in range(len(names), count)))
+
+
+def default_depths(estimator: Estimator, count: int = 4) -> list[str]:
+    """``count`` targets spread from shallow to deep, those with at least 32 channels."""
+    wide = [name for name in estimator.targets if estimator.node(name).channels >= 32]
     if not wide:
-        raise QueryError("boundaries with 32 channels or more", "none", "Name the depths and use smaller groups.")
+        raise QueryError("targets with 32 channels or more", "none", "Name the depths and use smaller groups.")
     last = len(wide) - 1
     return list(dict.fromkeys(wide[round((i + 1) * last / count)] for i in range(count)))
 
 
 @dataclass(frozen=True, eq=False)
-class _OneImage:
+class _ImageOutcome:
     groups: Groups
     drop: dict[str, dict[str, np.ndarray]]
     flipped: dict[str, dict[str, np.ndarray]]
@@ -161,84 +169,85 @@ class _OneImage:
     alignment: dict[str, np.ndarray]
 
 
-def _one_image(
-    family: MapFamily,
+def _image_outcome(
+    estimator: Estimator,
     split: Split,
     groups: Groups,
     order: list[int],
     means: Mapping[str, Tensor] | None,
-    settings: Settings,
+    settings: DecisionSettings,
     seed: int,
-) -> _OneImage:
-    asked = [(kind, size, group) for kind in KINDS for size in settings.sizes for group in groups.of(kind, size)]
+) -> _ImageOutcome:
+    edited = [(kind, size, group) for kind in KINDS for size in settings.sizes for group in groups.of(kind, size)]
     drop: dict[str, dict[str, np.ndarray]] = {}
     flipped: dict[str, dict[str, np.ndarray]] = {}
     for protocol in settings.protocols:
         value = replacement_of(protocol, means, split.node.name)
-        effects = intervene(split, [Edit(group) for _, _, group in asked], value)
+        effects = intervene(split, [Edit(group) for _, _, group in edited], value)
         for kept, numbers in ((drop, effects.drop[:, 0].double()), (flipped, effects.flipped[:, 0])):
             rows = numbers.cpu().numpy()
             kept[protocol] = {
-                kind: rows[[k == kind for k, _, _ in asked]].reshape(len(settings.sizes), -1) for kind in KINDS
+                kind: rows[[k == kind for k, _, _ in edited]].reshape(len(settings.sizes), -1) for kind in KINDS
             }
     curves = _curves(split, order, means, settings, seed) if settings.curve_repeats else {}
-    alignment = _alignment(family, split, groups, settings) if settings.inversions else {}
-    return _OneImage(groups, drop, flipped, curves, alignment)
+    alignment = _alignment(estimator, split, groups, settings) if settings.inversions else {}
+    return _ImageOutcome(groups, drop, flipped, curves, alignment)
 
 
 def _curves(
-    split: Split, order: list[int], means: Mapping[str, Tensor] | None, settings: Settings, seed: int
+    split: Split, order: list[int], means: Mapping[str, Tensor] | None, settings: DecisionSettings, seed: int
 ) -> dict[str, Curve]:
     """Deletion of the whole tensor, channel by channel, in three orders."""
     rng = np.random.default_rng(seed + 1)
     shuffled = [[int(c) for c in rng.permutation(len(order))] for _ in range(settings.curve_repeats)]
     value = replacement_of(settings.protocols[0], means, split.node.name)
-    found = deletion(split, [order, order[::-1], *shuffled], value, steps(len(order)))
-    left = tuple(float(v) for v in np.mean([curve.left for curve in found[2:]], axis=0))
-    return {"positive": found[0], "negative": found[1], "random": Curve(found[0].deleted, left)}
+    orders = [order, order[::-1], *shuffled]
+    positive, negative, *random = deletion(split, orders, value, deletion_counts(len(order)))
+    left = tuple(float(v) for v in np.mean([curve.left for curve in random], axis=0))
+    return {"positive": positive, "negative": negative, "random": Curve(positive.deleted, left)}
 
 
-def _alignment(family: MapFamily, split: Split, groups: Groups, settings: Settings) -> dict[str, np.ndarray]:
-    """The inversion branch: every group inverted in one sweep with the same maps."""
+def _alignment(estimator: Estimator, split: Split, groups: Groups, settings: DecisionSettings) -> dict[str, np.ndarray]:
+    """The inversion branch: every group inverted in one sweep."""
     queries = [Query(split.node.name, groups.of(kind, size)[0]) for kind in KINDS for size in settings.sizes]
-    found = torch.cat([inverse.value for inverse in sweep(family, split.x, queries)])
-    cosines = pixel_cosine(found, split.x.expand_as(found)).cpu().numpy().reshape(len(KINDS), -1)
+    inverses = torch.cat([inverse.value for inverse in sweep(estimator, split.x, queries)])
+    cosines = pixel_cosine(inverses, split.x.expand_as(inverses)).cpu().numpy().reshape(len(KINDS), -1)
     return dict(zip(KINDS, cosines, strict=True))
 
 
-def _gather(name: str, channels: int, found: list[_OneImage], settings: Settings) -> DepthOutcome:
-    def stacked(what: str) -> dict[str, dict[str, np.ndarray]]:
+def _gather(node: Node, images: list[_ImageOutcome], settings: DecisionSettings) -> DepthOutcome:
+    def stacked(arrays: list[dict[str, dict[str, np.ndarray]]]) -> dict[str, dict[str, np.ndarray]]:
         return {
-            protocol: {kind: np.stack([getattr(one, what)[protocol][kind] for one in found]) for kind in KINDS}
+            protocol: {kind: np.stack([image[protocol][kind] for image in arrays]) for kind in KINDS}
             for protocol in settings.protocols
         }
 
     return DepthOutcome(
-        name,
-        channels,
-        stacked("drop"),
-        stacked("flipped"),
-        tuple(one.groups for one in found),
-        {kind: [one.curves[kind] for one in found] for kind in found[0].curves},
-        {kind: np.stack([one.alignment[kind] for one in found]) for kind in found[0].alignment},
+        node.name,
+        node.channels,
+        stacked([image.drop for image in images]),
+        stacked([image.flipped for image in images]),
+        tuple(image.groups for image in images),
+        {kind: [image.curves[kind] for image in images] for kind in images[0].curves},
+        {kind: np.stack([image.alignment[kind] for image in images]) for kind in images[0].alignment},
     )
 
 
-def _depth_dict(one: DepthOutcome) -> dict[str, Any]:
+def _depth_dict(depth: DepthOutcome) -> dict[str, Any]:
     return {
-        "node": one.node,
-        "channels": one.channels,
-        "drop": {p: {k: plain(a) for k, a in kinds.items()} for p, kinds in one.drop.items()},
-        "flipped": {p: {k: a.astype(int).tolist() for k, a in kinds.items()} for p, kinds in one.flipped.items()},
-        "groups": [{k: list(getattr(g, k)) for k in ("positive", "negative", "matched")} for g in one.groups],
-        "deleted": plain(next(iter(one.curves.values()))[0].deleted) if one.curves else [],
-        "curves": {kind: [plain(curve.left) for curve in found] for kind, found in one.curves.items()},
-        "alignment": {kind: plain(array) for kind, array in one.alignment.items()},
+        "node": depth.node,
+        "channels": depth.channels,
+        "drop": {p: {k: rounded(a) for k, a in kinds.items()} for p, kinds in depth.drop.items()},
+        "flipped": {p: {k: a.astype(int).tolist() for k, a in kinds.items()} for p, kinds in depth.flipped.items()},
+        "groups": [{k: list(getattr(g, k)) for k in ("positive", "negative", "matched")} for g in depth.groups],
+        "deleted": rounded(next(iter(depth.curves.values()))[0].deleted) if depth.curves else [],
+        "curves": {kind: [rounded(curve.left) for curve in curves] for kind, curves in depth.curves.items()},
+        "alignment": {kind: rounded(array) for kind, array in depth.alignment.items()},
     }
 
 
-def plain(numbers: Any) -> Any:
+def rounded(numbers: Any) -> Any:
     """Floats to six digits, nested lists kept."""
     if isinstance(numbers, (float, np.floating)):
         return float(f"{numbers:.6g}")
-    return [plain(number) for number in numbers]
+    return [rounded(number) for number in numbers]

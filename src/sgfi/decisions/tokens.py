@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,10 +17,25 @@ from sgfi.decisions.ranking import Contribution, rank
 from sgfi.decisions.readout import Split
 from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph
+from sgfi.settings import Declared
 
 SIZES = (8, 16, 32, 64)
 REACHES = ("terminal", "all")
 """Where a channel group is ranked, queried and edited: at the last position only, or at every position."""
+
+
+@dataclass(frozen=True)
+class TokenSettings(Declared):
+    """What is compared. JSON-able, so that a file can declare an experiment."""
+
+    rank_by: str = "terminal"
+    """The reach over which channels are ranked."""
+    edit_at: tuple[str, ...] = ("terminal",)
+    """The reaches at which they are edited."""
+    sizes: tuple[int, ...] = SIZES
+    repeats: int = 32
+    """Random groups per context."""
+    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +45,7 @@ class TokenDecisions:
     drops: dict[str, dict[int, Tensor]]
     """kind -> size -> (B,) margin drop; ``random`` is (B, repeats)."""
     groups: tuple[Groups, ...]
-    """One a context."""
+    """One per context."""
     margin: Tensor
     """(B,) before any edit."""
 
@@ -43,53 +57,49 @@ def positions(reach: str, length: int) -> list[int] | None:
     return [length - 1] if reach == "terminal" else None
 
 
-def scores(found: Contribution, reach: str) -> Tensor:
+def scores(contribution: Contribution, reach: str) -> Tensor:
     """(B, C) activation times margin gradient, at the last position or summed over all."""
-    return found.value[:, -1] if reach == "terminal" else found.channels
+    return contribution.value[:, -1] if reach == "terminal" else contribution.channels
 
 
 def decide_tokens(
-    graph: TensorGraph,
-    x: Tensor,
-    target: str,
-    *,
-    rank_by: str = "terminal",
-    edit_at: Sequence[str] = ("terminal",),
-    sizes: Sequence[int] = SIZES,
-    repeats: int = 32,
-    seed: int = 0,
+    graph: TensorGraph, x: Tensor, node: str, settings: TokenSettings | None = None
 ) -> dict[str, TokenDecisions]:
-    """Rank once, then edit at each reach. The graph's output must be the last position's logits, (B, vocabulary).
+    """Rank the channels of a tensor once, then edit at each reach: reach -> decisions.
 
-    Groups are the ``k`` most positive and most negative channels and ``repeats`` random ones, set to zero.
+    The graph's output must be the last position's logits, (B, vocabulary). Groups are the ``k`` most positive and most
+    negative channels and ``repeats`` random ones, set to zero.
     """
-    (found,) = rank(graph, x, [target]).values()
-    score = scores(found, rank_by)
+    settings = settings or TokenSettings()
+    (contribution,) = rank(graph, x, [node]).values()
+    score, most = scores(contribution, settings.rank_by), max(settings.sizes)
     groups = tuple(
-        choose(score[place], found.activation[place], max(sizes), repeats, seed + place) for place in range(len(x))
+        choose(score[index], contribution.activation[index], most, settings.repeats, settings.seed + index)
+        for index in range(len(x))
     )
-    told: dict[str, TokenDecisions] = {}
-    for reach in edit_at:
-        where = positions(reach, x.shape[1])
-        rows = [_drops(graph, x[place : place + 1], target, groups[place], where, sizes) for place in range(len(x))]
+    decisions: dict[str, TokenDecisions] = {}
+    for reach in settings.edit_at:
+        coords = positions(reach, x.shape[1])
+        rows = [
+            _drops(Split(graph, x[index : index + 1], node), own, coords, settings.sizes)
+            for index, own in enumerate(groups)
+        ]
         drops: dict[str, dict[int, Tensor]] = {
-            kind: {size: torch.stack([row[kind][size] for row in rows]) for size in sizes} for kind in rows[0]
+            kind: {size: torch.stack([row[kind][size] for row in rows]) for size in settings.sizes} for kind in rows[0]
         }
-        told[reach] = TokenDecisions(drops, groups, found.decision.margin)
-    return told
+        decisions[reach] = TokenDecisions(drops, groups, contribution.decision.margin)
+    return decisions
 
 
 def _drops(
-    graph: TensorGraph, x: Tensor, target: str, groups: Groups, where: list[int] | None, sizes: Sequence[int]
-) -> dict[str, dict[int, Any]]:
+    split: Split, groups: Groups, coords: list[int] | None, sizes: Sequence[int]
+) -> dict[str, dict[int, Tensor]]:
     """Every group of one context in one run."""
     kinds = ("positive", "negative", "random")
-    asked = [(kind, size, group) for kind in kinds for size in sizes for group in groups.of(kind, size)]
-    effects = intervene(Split(graph, x, target), [Edit(group, where) for *_, group in asked])
-    found: dict[str, dict[int, Any]] = {kind: {size: [] for size in sizes} for kind in kinds}
-    for (kind, size, _), drop in zip(asked, effects.drop[:, 0], strict=True):
-        found[kind][size].append(drop)
-    return {
-        kind: {size: torch.stack(drops) if kind == "random" else drops[0] for size, drops in by_size.items()}
-        for kind, by_size in found.items()
-    }
+    edits = {(kind, size): groups.of(kind, size) for kind in kinds for size in sizes}
+    effects = intervene(split, [Edit(group, coords) for own in edits.values() for group in own])
+    parts = effects.drop[:, 0].split([len(own) for own in edits.values()])
+    drops: dict[str, dict[int, Tensor]] = {kind: {} for kind in kinds}
+    for (kind, size), part in zip(edits, parts, strict=True):
+        drops[kind][size] = part if kind == "random" else part[0]
+    return drops

@@ -1,9 +1,9 @@
 """How well an inverse aligns with the input it came from.
 
-These numbers describe alignment with a known source. They are not the definition of a correct
-inverse: a single channel need not look like the whole photograph.
+These numbers describe alignment with a known input. They are not the definition of a correct inverse: a single channel
+need not look like the whole photograph.
 
-Every metric takes inverses and sources (B, ...) in the model's input coordinates and returns (B,). The paper does not
+Every metric takes inverses and inputs (B, ...) in the model's input coordinates and returns (B,). The paper does not
 say how it splits a picture into low, high and colour parts; here luminance is 0.299 R + 0.587 G + 0.114 B, "low" is its
 orthogonal projection onto waves longer than 16 pixels, "high" the rest, and chroma is what luminance leaves of R and B.
 """
@@ -29,39 +29,30 @@ CUTOFF = 1 / 16
 """Cycles per pixel up to which luminance counts as low."""
 
 
-def pixel_cosine(found: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Cosine of the flattened tensors, in the model's input coordinates: (B, ...), (B, ...) ->
-    (B,).
+def pixel_cosine(first: Tensor, second: Tensor) -> Tensor:
+    """Cosine of the flattened tensors: (B, ...), (B, ...) -> (B,).
 
-    An inverse that is exactly zero has no direction: its cosine is reported as 0.
+    A tensor that is exactly zero has no direction: its cosine is reported as 0.
     """
-    a, b = _flat(found, source)
+    a, b = _flat(first, second)
     norms = a.norm(dim=1) * b.norm(dim=1)
-    return torch.where(
-        norms > 0,
-        (a * b).sum(1) / norms.clamp_min(torch.finfo(a.dtype).tiny),
-        torch.zeros_like(norms),
-    )
+    return torch.where(norms > 0, (a * b).sum(1) / norms.clamp_min(torch.finfo(a.dtype).tiny), 0.0)
 
 
-def centred_cosine(found: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Cosine after each image's own mean is taken away (Pearson correlation): brightness alone
-    earns nothing. (B,)"""
-    a, b = _flat(found, source)
+def centred_cosine(inverse: Tensor, x: Tensor) -> Tensor:
+    """Cosine after each image's own mean is taken away (Pearson correlation), so brightness does not count: (B,)."""
+    a, b = _flat(inverse, x)
     return pixel_cosine(a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True))
 
 
-def relative_error(found: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Length of the difference over length of the source: (B,)."""
-    a, b = _flat(found, source)
+def relative_error(estimate: Tensor, truth: Tensor) -> Tensor:
+    """Length of the difference over length of the truth: (B,)."""
+    a, b = _flat(estimate, truth)
     return (a - b).norm(dim=1) / b.norm(dim=1).clamp_min(torch.finfo(a.dtype).tiny)
 
 
-METRICS = {
-    "pixel_cosine": pixel_cosine,
-    "centred_cosine": centred_cosine,
-    "relative_error": relative_error,
-}
+METRICS = {"pixel_cosine": pixel_cosine, "centred_cosine": centred_cosine, "relative_error": relative_error}
+"""Metrics that fit inputs of every kind."""
 
 
 def luminance(x: Tensor) -> Tensor:
@@ -79,25 +70,25 @@ def low_pass(x: Tensor, cutoff: float = CUTOFF) -> Tensor:
     return torch.fft.irfft2(torch.fft.rfft2(x.double()) * keep, s=(height, width))
 
 
-def low_cosine(found: Tensor, source: Tensor) -> Tensor:
+def low_cosine(inverse: Tensor, x: Tensor) -> Tensor:
     """Pixel cosine of low-pass luminance: (B,)."""
-    return pixel_cosine(low_pass(luminance(found)), low_pass(luminance(source)))
+    return pixel_cosine(low_pass(luminance(inverse)), low_pass(luminance(x)))
 
 
-def high_cosine(found: Tensor, source: Tensor) -> Tensor:
+def high_cosine(inverse: Tensor, x: Tensor) -> Tensor:
     """Pixel cosine of high-pass luminance: (B,)."""
-    return pixel_cosine(*(y - low_pass(y) for y in (luminance(found), luminance(source))))
+    return pixel_cosine(*(y - low_pass(y) for y in (luminance(inverse), luminance(x))))
 
 
-def chroma_cosine(found: Tensor, source: Tensor) -> Tensor:
+def chroma_cosine(inverse: Tensor, x: Tensor) -> Tensor:
     """Pixel cosine of the two colour differences (R - Y, B - Y): (B,)."""
-    return pixel_cosine(*(x[:, ::2] - luminance(x) for x in (found, source)))
+    return pixel_cosine(*(rgb[:, ::2] - luminance(rgb) for rgb in (inverse, x)))
 
 
-def ssim(found: Tensor, source: Tensor) -> Tensor:
+def ssim(inverse: Tensor, x: Tensor) -> Tensor:
     """Structural similarity of pictures with values in 0..1: (B,)."""
     measure = need("torchmetrics.functional.image", "evaluation").structural_similarity_index_measure
-    return measure(found.float(), source.float(), data_range=1.0, reduction="none").reshape(-1)
+    return measure(inverse.float(), x.float(), data_range=1.0, reduction="none").reshape(-1)
 
 
 def lpips(trunk: str | Path) -> Metric:
@@ -110,7 +101,7 @@ def lpips(trunk: str | Path) -> Metric:
 
 @cache
 def _lpips(trunk: Path) -> Metric:
-    with warnings.catch_warnings():  # the library calls torchvision by an old name; not the user's affair
+    with warnings.catch_warnings():  # the library calls torchvision by an old name
         warnings.simplefilter("ignore")
         network = need("lpips", "evaluation").LPIPS(net="squeeze", pnet_rand=True, verbose=False).eval()
     own = network.net.state_dict()  # slice2.3.squeeze.weight, ...: torchvision's features.3.squeeze.weight
@@ -124,8 +115,8 @@ def _lpips(trunk: Path) -> Metric:
     network.net.load_state_dict({name: given[old].to(own[name].dtype) for name, old in wanted.items()})
 
     @torch.no_grad()
-    def measure(found: Tensor, source: Tensor) -> Tensor:
-        return network(found.float(), source.float(), normalize=True).reshape(-1)
+    def measure(inverse: Tensor, x: Tensor) -> Tensor:
+        return network(inverse.float(), x.float(), normalize=True).reshape(-1)
 
     return measure
 
@@ -133,39 +124,35 @@ def _lpips(trunk: Path) -> Metric:
 def displayed(metric: Metric, preprocessing: Preprocessing) -> Metric:
     """A metric of pictures in 0..1, for tensors in the model's coordinates."""
 
-    def measure(found: Tensor, source: Tensor) -> Tensor:
-        return metric(*(preprocessing.denormalise(x).clamp(0, 1) for x in (found, source)))
+    def measure(inverse: Tensor, x: Tensor) -> Tensor:
+        return metric(*(preprocessing.denormalise(picture).clamp(0, 1) for picture in (inverse, x)))
 
     return measure
 
 
 def alignment_metrics(preprocessing: Preprocessing | None, trunk: str | Path | None = None) -> dict[str, Metric]:
     """Every metric that fits the model's inputs, by name; LPIPS where its trunk is given."""
-    found: dict[str, Metric] = {"pixel_cosine": pixel_cosine, "relative_error": relative_error}
+    metrics: dict[str, Metric] = {"pixel_cosine": pixel_cosine, "relative_error": relative_error}
     if preprocessing is None:
-        return found
-    found |= {"low_cosine": low_cosine, "high_cosine": high_cosine}
+        return metrics
+    metrics |= {"low_cosine": low_cosine, "high_cosine": high_cosine}
     if len(preprocessing.mean) == 3:
-        found["chroma_cosine"] = chroma_cosine
-    found["ssim"] = displayed(ssim, preprocessing)
+        metrics["chroma_cosine"] = chroma_cosine
+    metrics["ssim"] = displayed(ssim, preprocessing)
     if trunk is not None:
-        found["lpips"] = displayed(lpips(trunk), preprocessing)
-    return found
+        metrics["lpips"] = displayed(lpips(trunk), preprocessing)
+    return metrics
 
 
-def nmse(found: Tensor, truth: Tensor) -> Tensor:
-    """Squared length of the difference over that of the truth: (B,). A truth of zero met exactly gives 0."""
-    a, b = _flat(found, truth)
+def nmse(estimate: Tensor, truth: Tensor) -> Tensor:
+    """Squared length of the difference over that of the truth: (B,). A truth of zero estimated exactly gives 0."""
+    a, b = _flat(estimate, truth)
     missed, size = (a - b).square().sum(1), b.square().sum(1)
-    return torch.where(missed > 0, missed / size.clamp_min(torch.finfo(a.dtype).tiny), torch.zeros_like(missed))
+    return torch.where(missed > 0, missed / size.clamp_min(torch.finfo(a.dtype).tiny), 0.0)
 
 
-def _flat(found: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _flat(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Both as float64 (B, everything)."""
-    if found.shape != source.shape:
-        raise DataError(
-            "two tensors of one shape",
-            f"{tuple(found.shape)} and {tuple(source.shape)}",
-            "Pair them up.",
-        )
-    return found.flatten(1).double(), source.flatten(1).double()
+    if first.shape != second.shape:
+        raise DataError("two tensors of one shape", f"{tuple(first.shape)} and {tuple(second.shape)}", "Pair them up.")
+    return first.flatten(1).double(), second.flatten(1).double()

@@ -1,7 +1,7 @@
 """What happens on the way from the target to the input: every local update, opened.
 
-``trace`` walks as inversion does, with the same local update, and shows each step. It serves the diagnostics of the
-second stage, the true-child oracle and, compared with the public call, the proof that both are one path.
+``trace`` is the walk of inversion with every update shown. It serves the diagnostics of the correction maps, the
+true-child oracle and, compared with the public call, the proof that both take the same path.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def trace(
     """The full-target inversion of ``x``, node by node, deepest first; beside each update the node's forward value.
 
     ``terminal`` replaces the target's state. ``true_children`` hands every update the forward values of its children
-    instead of repaired ones: a diagnostic that cannot be deployed, since it knows what it is to find.
+    instead of repaired ones: a diagnostic that cannot be deployed, since it knows what it is meant to estimate.
     """
     plan = family.plan
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
@@ -79,14 +79,14 @@ def path_nmse(plan: Plan, states: Mapping[str, Tensor], x: Tensor, nodes: Iterab
     names = [plan.graph.nodes.canonical(name) for name in nodes]
     frontiers = {name: plan.children(name) for name in names}
     point = Linearisation(plan.graph, frontiers, x)
-    found = {}
+    errors = {}
     with torch.no_grad():
         for name in names:
             pushed = point.at(name).jvp(states[name])
             missed = [nmse(j, states[u]) for j, u in zip(pushed, frontiers[name], strict=True)]
             point.release(name)
-            found[name] = torch.stack(missed).mean(0)
-    return found
+            errors[name] = torch.stack(missed).mean(0)
+    return errors
 
 
 def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = None) -> Rows:
@@ -98,13 +98,13 @@ def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = Non
     plan = family.plan
     names = list(nodes) if nodes is not None else spread(plan.fitted, PROBES)
     other = partner(x)
-    found = invert(family, x)
-    swapped = invert(family, other, terminal=found.states[plan.target])
-    matched, shuffled = (path_nmse(plan, found.states, at, names) for at in (x, other))
-    truth = forward_states(plan, x, matched)
+    inverse = invert(family, x)
+    swapped = invert(family, other, terminal=inverse.states[plan.target])
+    matched, shuffled = (path_nmse(plan, inverse.states, at, names) for at in (x, other))
+    truth = forward_states(plan.graph, x, matched)
     rows: Rows = {}
     for name in matched:
-        own, others = (pixel_cosine(found.states[name], h) for h in (truth[name], partner(truth[name])))
+        own, others = (pixel_cosine(inverse.states[name], h) for h in (truth[name], partner(truth[name])))
         rows[name] = {
             "matched_nmse": matched[name],
             "shuffled_nmse": shuffled[name],
@@ -113,21 +113,21 @@ def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = Non
             "state_margin": own - others,
         }
     rows["path"] = average(rows) | {
-        "pixel_cosine": pixel_cosine(found.value, x),
-        "branch_cosine": pixel_cosine(found.value, swapped.value),
-        "branch_distance": relative_error(swapped.value, found.value),
+        "pixel_cosine": pixel_cosine(inverse.value, x),
+        "branch_cosine": pixel_cosine(inverse.value, swapped.value),
+        "branch_distance": relative_error(swapped.value, inverse.value),
     }
     return rows
 
 
 def summary(path: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
-    """The images of the lowest pixel-cosine quartile, and how pixel cosine ranks the path diagnostics."""
+    """The images of the lowest pixel-cosine quartile, and rank correlations of pixel cosine with the diagnostics."""
     cosines = path["pixel_cosine"]
-    lowest = sorted(range(len(cosines)), key=lambda place: cosines[place])[: max(1, len(cosines) // 4)]
+    lowest = sorted(range(len(cosines)), key=cosines.__getitem__)[: max(1, len(cosines) // 4)]
     sides = zip(path["shuffled_nmse"], path["matched_nmse"], strict=True)
     ratio = [math.log(max(shuffled, TINY) / max(matched, TINY)) for shuffled, matched in sides]
     against = {"state_margin": path["state_margin"], "log_ratio": ratio, "node_win": path["node_win"]}
     return {
-        "lowest quartile": {score: [values[place] for place in lowest] for score, values in path.items()},
+        "lowest quartile": {score: [values[image] for image in lowest] for score, values in path.items()},
         "Spearman": {name: spearman(cosines, values) for name, values in against.items()},
     }

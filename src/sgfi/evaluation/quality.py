@@ -1,9 +1,8 @@
-"""Where along the path a family loses quality, told by what its maps missed of samples they had not seen.
+"""Where along the path a family loses quality: the error of its maps on samples they were not fitted to.
 
-Calibration that keeps its samples (online or honest children with a chosen ridge or number of stages) notes after
-every map how much of the node's state is still missed of samples it has not seen: held out where stages are chosen on
-them, else each with its own share in the fit taken off. Nothing is computed here; the numbers are read, set against
-each other, and turned into advice.
+Calibration that keeps its samples (online or cross-fitted children with a chosen ridge or number of maps) records after
+every map the error that is left at the node on unseen samples: held-out ones where the number of maps is chosen on
+them, else leave-one-out (PRESS). Nothing is computed here; the numbers are read, compared, and turned into advice.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgfi.errors import StoreError
+from sgfi.evaluation.tables import text_table
 
 FEW = 1.0
-"""Samples per channel below which a matrix per bin cannot be told from its noise."""
+"""Samples per channel below which a matrix per bin is mostly noise."""
 OVERFITTED = 1.5
 """How many times larger the error on unseen samples may be than on seen ones before more images would help."""
 LOST = 0.1
-"""A share of the state's energy lost at one node that is worth a boundary in between."""
+"""A share of the state's energy, lost at one node, that is worth a boundary in between."""
 LOST_LAST = 0.05
 """The same at the input, where what is lost is lost to the inverse itself, whatever the target."""
 
@@ -40,53 +40,53 @@ class NodeQuality:
 
 def quality(manifest: Mapping[str, Any]) -> list[NodeQuality]:
     """Every fitted node, from the target to the input."""
-    told = manifest["calibration"]["diagnostics"]
-    if not all(stages and "missed_seen" in stages[-1] for stages in told.values()):
+    diagnostics = manifest["calibration"]["diagnostics"]
+    if not all(maps and "missed_seen" in maps[-1] for maps in diagnostics.values()):
         raise StoreError(
             "maps that were fitted with errors on samples left out",
             f"{manifest['calibration']['children']} children with a ridge of {manifest['calibration']['ridge']}",
-            'Calibrate with online or honest children and "auto" for the ridge or the stages.',
+            'Calibrate with online or cross-fitted children and "auto" for the ridge or the stages.',
         )
     missed = {manifest["plan"]["target"]: 0.0}
-    found = []
+    nodes = []
     for boundary in reversed(manifest["plan"]["boundaries"]):
         name = boundary["name"]
-        if name not in told:
+        if name not in diagnostics:
             continue
-        energy = told[name][0]["target_energy"] or 1.0
-        unseen = tuple(stage["missed_after"] / energy for stage in told[name])
+        maps = diagnostics[name]
+        energy = maps[0]["target_energy"] or 1.0
+        unseen = tuple(fitted["missed_after"] / energy for fitted in maps)
         missed[name] = unseen[-1]
         worst = max(missed[child] for child in boundary["children"])
         channels = boundary["shape"][boundary["channel_axis"]]
-        seen = told[name][-1]["missed_seen"] / energy
-        found.append(NodeQuality(name, channels, unseen, seen, unseen[-1] - worst))
-    return found
+        nodes.append(NodeQuality(name, channels, unseen, maps[-1]["missed_seen"] / energy, unseen[-1] - worst))
+    return nodes
 
 
 def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
-    """What would help, most of it first; nothing said where nothing stands out."""
-    told = []
+    """What would help, most of it first; empty where nothing stands out."""
+    lines = []
     gap = [node for node in nodes if node.unseen[-1] > OVERFITTED * max(node.seen, 1e-12) and node.unseen[-1] > 0.01]
     if len(gap) > len(nodes) // 3:
         worst = max(gap, key=lambda node: node.unseen[-1] / max(node.seen, 1e-12))
-        told.append(
+        lines.append(
             f"More images: at {len(gap)} of {len(nodes)} nodes unseen samples are missed over {OVERFITTED} times as "
             f"much as seen ones (most at {worst.name}: {worst.unseen[-1]:.3f} against {worst.seen:.3f})."
         )
     few = [node for node in nodes if samples < FEW * node.channels]
     if few:
         widest = max(few, key=lambda node: node.channels)
-        told.append(
+        lines.append(
             f"More images, a shared partition or a smaller operator: {len(few)} nodes have more channels than the "
             f"{samples} samples (most at {widest.name}: {widest.channels})."
         )
     last = [node for node in nodes if node.name == "input" and node.lost > LOST_LAST]
     lossy = sorted((node for node in nodes if node.name != "input" and node.lost > LOST), key=lambda node: -node.lost)
-    told += [_finer(node) for node in (*last, *lossy[:2])]
+    lines += [_finer(node) for node in (*last, *lossy[:2])]
     hurt = [node.name for node in nodes if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
     if hurt:
-        told.append(f'More ridge or fewer stages ("auto" for both): the last map does harm at {", ".join(hurt[:3])}.')
-    return told
+        lines.append(f'More ridge or fewer stages ("auto" for both): the last map does harm at {", ".join(hurt[:3])}.')
+    return lines
 
 
 def _finer(node: NodeQuality) -> str:
@@ -98,10 +98,17 @@ def _finer(node: NodeQuality) -> str:
 
 def as_text(nodes: list[NodeQuality], samples: int) -> str:
     """The report of a family."""
-    width = max(len("node"), *(len(node.name) for node in nodes))
-    lines = [f"{'node':{width}}  channels   seen  unseen    lost  missed after each map (unseen)"]
-    for node in nodes:
-        stages = "  ".join(f"{share:.3f}" for share in node.unseen)
-        shares = f"{node.seen:5.3f}   {node.unseen[-1]:5.3f}  {node.lost:+6.3f}"
-        lines.append(f"{node.name:{width}}  {node.channels:8}  {shares}  {stages}")
-    return "\n".join([*lines, "", *(advice(nodes, samples) or ["Nothing stands out."])])
+    head = ["node", "channels", "seen", "unseen", "lost", "missed after each map (unseen)"]
+    rows = [
+        [
+            node.name,
+            str(node.channels),
+            f"{node.seen:.3f}",
+            f"{node.unseen[-1]:.3f}",
+            f"{node.lost:+.3f}",
+            "  ".join(f"{share:.3f}" for share in node.unseen),
+        ]
+        for node in nodes
+    ]
+    table = text_table(head, rows, "<>>>><")
+    return "\n".join([table, "", *(advice(nodes, samples) or ["Nothing stands out."])])

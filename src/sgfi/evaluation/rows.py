@@ -8,11 +8,11 @@ from torch import Tensor
 from sgfi.errors import DataError
 
 Rows = dict[str, dict[str, Tensor]]
-"""Row -> score -> (B,): one number an image."""
+"""Row -> score -> (B,): one number per image."""
 
 
 def partner(x: Tensor) -> Tensor:
-    """Every image of a batch with its neighbour, (B, ...) -> (B, ...): no row stays in its place."""
+    """Every image of a batch with its neighbour, (B, ...) -> (B, ...): none with itself."""
     if len(x) < 2:
         raise DataError("at least two images to pair", str(len(x)), "Give batches of two or more.")
     return x.roll(1, 0)

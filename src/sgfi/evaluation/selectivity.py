@@ -1,9 +1,9 @@
 """Does an inverse answer its query? Likeness between the inverses of different queries, and who excites whom.
 
 Likeness alone misleads both ways: noise is unlike noise, and a part that all inverses of one image share (what the
-operating point alone tells) hides what sets them apart. So a second question is asked of the model itself: fed
-forward through its differential at the image, does the inverse of a query excite that query more than the inverses
-of the other queries do?
+operating point alone contributes) hides their differences. So a second question is put to the model itself: fed forward
+through its differential at the image, does the inverse of a query excite that query more than the inverses of the other
+queries do?
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from torch import Tensor
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.rows import Rows
-from sgfi.inversion import MapFamily, Query, sweep
+from sgfi.inversion import Estimator, Query, sweep
 
 
-def selectivity(family: MapFamily, x: Tensor, channels: int = 16, cells: int = 16) -> Rows:
+def selectivity(estimator: Estimator, x: Tensor, channels: int = 16, cells: int = 16) -> Rows:
     """Likeness and self-excitation among single channels, and among single cells, spread over the target."""
-    boundary = family.plan.boundary[family.target]
-    kinds = {"channels": [Query(channels=[channel]) for channel in _spread(boundary.channels, channels)]}
-    places = list(product(*map(range, boundary.basis.coords)))
-    if len(places) > 1:
-        kinds["cells"] = [Query(coords=[places[cell]]) for cell in _spread(len(places), cells)]
-    return {kind: compare(family, x, queries) for kind, queries in kinds.items()}
+    node = estimator.node()
+    kinds = {"channels": [Query(channels=[channel]) for channel in _spread(node.channels, channels)]}
+    coords = list(product(*map(range, node.coord_shape)))
+    if len(coords) > 1:
+        kinds["cells"] = [Query(coords=[coords[cell]]) for cell in _spread(len(coords), cells)]
+    return {kind: compare(estimator, x, queries) for kind, queries in kinds.items()}
 
 
 @torch.no_grad()
-def compare(family: MapFamily, x: Tensor, queries: Sequence[Query]) -> dict[str, Tensor]:
+def compare(estimator: Estimator, x: Tensor, queries: Sequence[Query]) -> dict[str, Tensor]:
     """For each image: mean absolute cosine of two queries' inverses, and the share of queries that excite themselves.
 
     An inverse of unit length is pushed forward at x and projected on every query's own state. The inverse that reaches
@@ -40,12 +40,12 @@ def compare(family: MapFamily, x: Tensor, queries: Sequence[Query]) -> dict[str,
     """
     if len(queries) < 2:
         raise QueryError("two queries or more", str(len(queries)), "Name what to compare.")
-    found = sweep(family, x, queries)
-    inverses = torch.stack([F.normalize(one.value.flatten(1), dim=1) for one in found], 1)  # (B, Q, P)
-    states = torch.stack([F.normalize(one.states[family.target].flatten(1), dim=1) for one in found], 1)
-    local = Linearisation(family.plan.graph, {"input": (family.target,)}, x).at("input")
+    target, answers = estimator.node(queries[0].target).name, sweep(estimator, x, queries)
+    inverses = torch.stack([F.normalize(inverse.value.flatten(1), dim=1) for inverse in answers], 1)  # (B, Q, P)
+    states = torch.stack([F.normalize(inverse.states[target].flatten(1), dim=1) for inverse in answers], 1)
+    local = Linearisation(estimator.graph, {"input": (target,)}, x).at("input")
     pushed = torch.stack([local.jvp(row.reshape(x.shape))[0].flatten(1) for row in inverses.unbind(1)], 1)
-    reached = states @ pushed.mT  # (B, asked, whose inverse)
+    reached = states @ pushed.mT  # (B, query, whose inverse)
     own = torch.arange(len(queries), device=x.device)
     alike = (inverses @ inverses.mT).abs()
     return {
@@ -55,6 +55,6 @@ def compare(family: MapFamily, x: Tensor, queries: Sequence[Query]) -> dict[str,
 
 
 def _spread(size: int, count: int) -> list[int]:
-    """Up to ``count`` places, evenly over ``size``."""
+    """Up to ``count`` indices, evenly over ``size``."""
     count = min(size, count)
-    return [place * size // count for place in range(count)]
+    return [index * size // count for index in range(count)]

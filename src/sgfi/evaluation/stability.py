@@ -21,17 +21,12 @@ from sgfi.inversion.update import estimates
 from sgfi.spectral import WienerMap
 
 
-def adjoint(wiener: WienerMap) -> WienerMap:
-    """The map's own adjoint: ``<W a, b> = <a, W* b>``."""
-    return wiener.adjoint()
-
-
 class LinearUpdate:
     """``K_v`` of one node at one batch, and its adjoint."""
 
     def __init__(self, local: LocalMap, maps: Sequence[WienerMap], divisors: Sequence[float]) -> None:
         self._local, self._maps, self._divisors = local, maps, divisors
-        self._turned = [adjoint(wiener) for wiener in maps]
+        self._adjoints = [wiener.adjoint() for wiener in maps]
 
     def __call__(self, children: Sequence[Tensor]) -> Tensor:
         seeds = [z / divisor for z, divisor in zip(children, self._divisors, strict=True)]
@@ -39,39 +34,39 @@ class LinearUpdate:
         return state
 
     def adjoint(self, y: Tensor) -> list[Tensor]:
-        """``K_v* y``, one tensor a child."""
+        """``K_v* y``, one tensor per child."""
         total = [torch.zeros_like(output) for output in self._local.outputs]
-        for turned in reversed(self._turned[1:]):  # y += D J*(z - J y), read backwards
-            pushed = self._local.jvp(turned(y))
-            total = [sofar + one for sofar, one in zip(total, pushed, strict=True)]
+        for correction in reversed(self._adjoints[1:]):  # y += D J*(z - J y), read backwards
+            pushed = self._local.jvp(correction(y))
+            total = [so_far + more for so_far, more in zip(total, pushed, strict=True)]
             y = y - self._local.vjp(pushed)
-        pushed = self._local.jvp(self._turned[0](y))  # y = G J*(z / C)
-        return [sofar + one / c for sofar, one, c in zip(total, pushed, self._divisors, strict=True)]
+        pushed = self._local.jvp(self._adjoints[0](y))  # y = G J*(z / C)
+        return [so_far + more / c for so_far, more, c in zip(total, pushed, self._divisors, strict=True)]
 
     def gains(self, iterations: int = 20, seed: int = 0) -> list[Tensor]:
         """``||K_vu||`` of every child block, (B,) each, by power iteration: from below, and close after some steps."""
-        shapes = [output.detach() for output in self._local.outputs]
-        found = []
-        for place, like in enumerate(shapes):
+        outputs = [output.detach() for output in self._local.outputs]
+        gains = []
+        for child, like in enumerate(outputs):
             generator = torch.Generator().manual_seed(seed)
             z = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
             gain = torch.zeros(len(z), dtype=like.dtype)
             for _ in range(iterations):
                 length = _length(z).reshape(-1, *[1] * (z.dim() - 1))
                 z = z / length.clamp_min(torch.finfo(z.dtype).tiny)
-                y = self([z if at == place else torch.zeros_like(other) for at, other in enumerate(shapes)])
+                y = self([z if index == child else torch.zeros_like(other) for index, other in enumerate(outputs)])
                 gain = _length(y)
-                z = self.adjoint(y)[place]
-            found.append(gain)
-        return found
+                z = self.adjoint(y)[child]
+            gains.append(gain)
+        return gains
 
 
 @torch.no_grad()
 def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
     """At every node: error, local defect, both relative; how exactly the recursion holds; gain and path bound."""
     plan = family.plan
-    bound: dict[str, Tensor] = {plan.target: torch.zeros(len(x), dtype=x.dtype)}
-    depth, errors = {plan.target: 0}, {plan.target: torch.zeros(())}
+    bound = {plan.target: x.new_zeros(len(x))}
+    depth, errors = {plan.target: 0}, {plan.target: x.new_zeros(())}
     rows: Rows = {}
     for update, truth in trace(family, x):
         name, children, true_children = update.name, update.children, update.local.outputs
@@ -96,7 +91,7 @@ def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
 
 
 def node_means(rows: Mapping[str, Mapping[str, Sequence[float]]], score: str) -> list[float]:
-    """One mean a node."""
+    """The mean of every node."""
     return [sum(row[score]) / len(row[score]) for row in rows.values() if score in row]
 
 

@@ -2,13 +2,15 @@
 
 Repeats inside an image (random control groups, patch queries) are not independent, so they never widen the sample:
 they are averaged within their image before the bootstrap. Intervals are percentile intervals; they stay defined on
-degenerate data, where a bias-corrected interval is not.
+degenerate data, where a bias-corrected interval is not. A ratio is formed inside every resample, so that what
+numerator and denominator share does not widen its interval.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +27,7 @@ BATCH = 2_000
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over clusters with its percentile bootstrap interval."""
+    """A statistic over clusters, most often their mean, with its percentile bootstrap interval."""
 
     mean: float
     low: float
@@ -52,7 +54,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Contrast:
-    """A paired difference: one number a cluster, ``first - second``."""
+    """A paired difference, ``first - second`` per cluster."""
 
     interval: Interval
     positive: float
@@ -66,7 +68,7 @@ class Correlation:
     interval: Interval | None
     """None where no cluster has a defined correlation."""
     values: tuple[float, ...]
-    """One a cluster; NaN where either side is constant."""
+    """Per cluster; NaN where either side is constant."""
 
     @property
     def undefined(self) -> int:
@@ -74,25 +76,25 @@ class Correlation:
 
 
 def cluster_means(values: ArrayLike, clusters: Sequence[Any] | None = None) -> np.ndarray:
-    """One mean a cluster, in order of first appearance.
+    """The mean of each cluster, in order of first appearance.
 
     Without ``clusters`` the first axis of ``values`` is the cluster and everything behind it is averaged:
     (n, ...) -> (n,). With ``clusters`` (n,), rows of the same cluster are averaged together.
     """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 0 or array.size == 0:
-        raise DataError("at least one value", f"shape {array.shape}", "Give an array with one row a cluster.")
+        raise DataError("at least one value", f"shape {array.shape}", "Give an array with one row per cluster.")
     if not np.isfinite(array).all():
         raise DataError("finite values", "NaN or infinity", "Drop undefined rows before the bootstrap.")
     rows = array.reshape(len(array), -1).mean(axis=1)
     if clusters is None:
         return rows
     if len(clusters) != len(rows):
-        raise DataError(f"{len(rows)} cluster labels", str(len(clusters)), "Give one label a row.")
-    places: dict[Any, list[int]] = {}
-    for place, label in enumerate(clusters):
-        places.setdefault(label, []).append(place)
-    return np.array([rows[found].mean() for found in places.values()])
+        raise DataError(f"{len(rows)} cluster labels", str(len(clusters)), "Give one label per row.")
+    members: dict[Any, list[int]] = {}
+    for row, label in enumerate(clusters):
+        members.setdefault(label, []).append(row)
+    return np.array([rows[own].mean() for own in members.values()])
 
 
 def bootstrap(
@@ -104,54 +106,38 @@ def bootstrap(
     seed: int = 0,
 ) -> Interval:
     """The mean over clusters and its interval, clusters resampled with replacement."""
-    means = cluster_means(values, clusters)
-    middle = float(means.mean())
-    if len(means) == 1 or means.min() == means.max():  # nothing varies: the interval is the point
-        return Interval(middle, middle, middle, len(means), resamples, level)
-    found = (
-        _scipy()
-        .bootstrap(
-            (means,),
-            np.mean,
-            n_resamples=resamples,
-            batch=BATCH,
-            confidence_level=level,
-            method="percentile",
-            rng=np.random.default_rng(seed),
-        )
-        .confidence_interval
-    )
-    return Interval(middle, float(found.low), float(found.high), len(means), resamples, level)
+    return _resampled(np.mean, cluster_means(values, clusters), resamples=resamples, level=level, seed=seed)
+
+
+def ratio(
+    numerator: ArrayLike, denominator: ArrayLike, clusters: Sequence[Any] | None = None, **options: Any
+) -> Interval:
+    """The ratio of two means over the same clusters, formed inside every resample."""
+    above, below = _paired(numerator, denominator, clusters)
+    if below.mean() == 0:
+        raise DataError("a denominator whose mean is not zero", "zero", "Report the numerator itself.")
+    return _resampled(_ratio_of_means, above, below, **options)
 
 
 def contrast(first: ArrayLike, second: ArrayLike, clusters: Sequence[Any] | None = None, **options: Any) -> Contrast:
     """Paired contrast ``first - second``. Either side may carry repeats behind the cluster axis (20 random groups
     against one): each side is averaged within its cluster before they are subtracted."""
-    one, other = cluster_means(first, clusters), cluster_means(second, clusters)
-    if one.shape != other.shape:
-        raise DataError("the same clusters on both sides", f"{len(one)} and {len(other)}", "Pair them up.")
-    difference = one - other
+    left, right = _paired(first, second, clusters)
+    difference = left - right
     return Contrast(bootstrap(difference, **options), float((difference > 0).mean()))
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> float:
     """Rank correlation of two sequences; NaN where one of them is constant (no ranks to compare)."""
-    one, other = (np.asarray(side, dtype=np.float64).ravel() for side in (first, second))
-    if one.shape != other.shape or len(one) < 2:
-        raise DataError("two sequences of one length, two or more", f"{one.shape} and {other.shape}", "Pair them up.")
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
-        return math.nan
-    return float(_scipy().spearmanr(one, other).statistic)
+    left, right = (np.asarray(side, dtype=np.float64).ravel() for side in (first, second))
+    if left.shape != right.shape or len(left) < 2:
+        raise DataError("two sequences of one length, two or more", f"{left.shape} and {right.shape}", "Pair them up.")
+    return float(_rank_correlation(left, right))
 
 
 def rank_interval(first: ArrayLike, second: ArrayLike, *, resamples: int = 2_000, seed: int = 0) -> Interval:
-    """Rank correlation of two sequences with its interval, pairs resampled; a constant resample is drawn out."""
-    one, other = (np.asarray(side, dtype=np.float64).ravel() for side in (first, second))
-    middle = spearman(one, other)
-    picks = np.random.default_rng(seed).integers(0, len(one), (resamples, len(one)))
-    drawn = [value for pick in picks if not math.isnan(value := spearman(one[pick], other[pick]))]
-    low, high = np.percentile(drawn, (2.5, 97.5)) if drawn else (math.nan, math.nan)
-    return Interval(middle, float(low), float(high), len(one), resamples)
+    """Rank correlation of two sequences with its interval, pairs resampled; constant resamples are left out."""
+    return _resampled(_rank_correlation, *_paired(first, second, None), resamples=resamples, seed=seed)
 
 
 def correlation(first: ArrayLike, second: ArrayLike, **options: Any) -> Correlation:
@@ -159,6 +145,51 @@ def correlation(first: ArrayLike, second: ArrayLike, **options: Any) -> Correlat
     values = [spearman(a, b) for a, b in zip(np.asarray(first), np.asarray(second), strict=True)]
     defined = [value for value in values if not math.isnan(value)]
     return Correlation(bootstrap(defined, **options) if defined else None, tuple(values))
+
+
+def _resampled(
+    statistic: Callable[..., Any], *columns: np.ndarray, resamples: int = RESAMPLES, level: float = 0.95, seed: int = 0
+) -> Interval:
+    """The statistic of columns (n,), clusters in their rows, and its percentile interval."""
+    clusters, value = len(columns[0]), float(statistic(*columns, axis=-1))
+    if clusters == 1 or all(np.ptp(column) == 0 for column in columns):  # nothing varies: the interval is the point
+        return Interval(value, value, value, clusters, resamples, level)
+    with warnings.catch_warnings():  # of resamples without a defined statistic, which are left out
+        warnings.simplefilter("ignore")
+        drawn = _scipy().bootstrap(
+            columns,
+            statistic,
+            n_resamples=resamples,
+            batch=BATCH,
+            paired=True,
+            vectorized=True,
+            method="percentile",
+            rng=np.random.default_rng(seed),
+        )
+    defined = drawn.bootstrap_distribution[~np.isnan(drawn.bootstrap_distribution)]
+    tail = 50 * (1 - level)
+    low, high = np.percentile(defined, (tail, 100 - tail)) if defined.size else (math.nan, math.nan)
+    return Interval(value, float(low), float(high), clusters, resamples, level)
+
+
+def _paired(first: ArrayLike, second: ArrayLike, clusters: Sequence[Any] | None) -> tuple[np.ndarray, np.ndarray]:
+    left, right = cluster_means(first, clusters), cluster_means(second, clusters)
+    if left.shape != right.shape:
+        raise DataError("the same clusters on both sides", f"{len(left)} and {len(right)}", "Pair them up.")
+    return left, right
+
+
+def _ratio_of_means(above: np.ndarray, below: np.ndarray, axis: int = -1) -> Any:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return above.mean(axis) / below.mean(axis)
+
+
+def _rank_correlation(first: np.ndarray, second: np.ndarray, axis: int = -1) -> Any:
+    """Spearman along the last axis; NaN where a side is constant."""
+    ranks = [_scipy().rankdata(side, axis=axis) for side in (first, second)]
+    left, right = (side - side.mean(axis, keepdims=True) for side in ranks)
+    with np.errstate(invalid="ignore"):
+        return (left * right).sum(axis) / np.sqrt((left**2).sum(axis) * (right**2).sum(axis))
 
 
 def _scipy() -> Any:

@@ -1,8 +1,8 @@
-"""Alignment of many inverses with their inputs: every number, its mean and an interval."""
+"""Tables as text and as Markdown; alignment of many inverses with their inputs, every number with its interval."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +10,11 @@ import torch
 from tqdm import tqdm
 
 from sgfi.evaluation.metrics import METRICS
-from sgfi.inversion import STAGES, Query, sweep
+from sgfi.evaluation.statistics import bootstrap
+from sgfi.inversion import STAGES, Estimator, Query, sweep
+
+FEWEST = 5
+"""Inputs below which no interval is given."""
 
 
 class NamedBatches(Protocol):
@@ -22,45 +26,58 @@ class NamedBatches(Protocol):
     def __len__(self) -> int: ...
 
 
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> str:
+    """Aligned columns for a terminal; ``align`` has one sign per column, ``<`` (left) or ``>`` (right)."""
+    lines = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    columns = [f"{side}{width}" for side, width in zip(align, widths, strict=True)]
+    return "\n".join("  ".join(map(format, line, columns)).rstrip() for line in lines)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows))
+
+
 def measure(
-    family: Any, batches: NamedBatches, queries: list[Query], *, progress: bool = False
+    estimator: Estimator, batches: NamedBatches, queries: list[Query], *, progress: bool = False
 ) -> list[dict[str, Any]]:
     """One record per query and stage: every metric per input, its mean and a bootstrap interval."""
-    asked = [query.toward(query.target or family.plan.target) for query in queries]
+    named = [query.toward(query.target or estimator.target) for query in queries]
     values: dict[tuple[int, str, str], list[float]] = {}
     for x in tqdm(batches, total=len(batches), unit="batch", disable=not progress):
         for stage in STAGES:
-            for place, found in enumerate(sweep(family, x, asked, stage=stage)):
+            for index, inverse in enumerate(sweep(estimator, x, named, stage=stage)):
                 for name, metric in METRICS.items():
-                    values.setdefault((place, stage, name), []).extend(metric(found.value, x).tolist())
-    records = []
-    for place, query in enumerate(asked):
-        for stage in STAGES:
-            metrics = {name: summary(values[place, stage, name]) for name in METRICS}
-            records.append({"query": str(query), "stage": stage, "inputs": batches.names, "metrics": metrics})
-    return records
+                    values.setdefault((index, stage, name), []).extend(metric(inverse.value, x).tolist())
+    return [
+        {
+            "query": str(query),
+            "stage": stage,
+            "inputs": batches.names,
+            "metrics": {name: summary(values[index, stage, name]) for name in METRICS},
+        }
+        for index, query in enumerate(named)
+        for stage in STAGES
+    ]
 
 
 def summary(values: list[float], resamples: int = 2000) -> dict[str, Any]:
-    """Mean and percentile bootstrap interval over inputs (none for fewer than 5 of them)."""
-    array = np.array(values)
-    record: dict[str, Any] = {"mean": float(array.mean()), "values": [float(v) for v in array]}
-    if len(array) >= 5:
-        picks = np.random.default_rng(0).integers(0, len(array), (resamples, len(array)))
-        low, high = np.percentile(array[picks].mean(axis=1), (2.5, 97.5))
-        record["interval95"] = [float(low), float(high)]
+    """Mean and percentile bootstrap interval over inputs (none for fewer than 5, or where one is not finite)."""
+    record: dict[str, Any] = {"mean": float(np.mean(values)), "values": [float(value) for value in values]}
+    if len(values) >= FEWEST and np.isfinite(values).all():
+        interval = bootstrap(values, resamples=resamples)
+        record["interval95"] = [interval.low, interval.high]
     return record
 
 
 def as_text(records: list[dict[str, Any]]) -> str:
-    """The means, a line a query and stage."""
-    width = max(len(record["query"]) for record in records)
-    lines = [f"{'query':{width}}  stage  " + "  ".join(f"{name:>21}" for name in METRICS)]
-    for record in records:
-        cells = []
-        for name in METRICS:
-            found = record["metrics"][name]
-            span = "" if "interval95" not in found else " [{:.2f},{:.2f}]".format(*found["interval95"])
-            cells.append(f"{found['mean']:.3f}{span}".rjust(21))
-        lines.append(f"{record['query']:{width}}  {record['stage']:5}  " + "  ".join(cells))
-    return "\n".join(lines)
+    """The means with their intervals, one line per query and stage."""
+    rows = [
+        [record["query"], record["stage"], *(_cell(record["metrics"][name]) for name in METRICS)] for record in records
+    ]
+    return text_table(["query", "stage", *METRICS], rows, "<<" + ">" * len(METRICS))
+
+
+def _cell(record: dict[str, Any]) -> str:
+    interval = " [{:.2f},{:.2f}]".format(*record["interval95"]) if "interval95" in record else ""
+    return f"{record['mean']:.3f}{interval}"

@@ -27,21 +27,21 @@ NOISE = 0.01
 @torch.no_grad()
 def directions(family: MapFamily, batches: Iterable[Tensor], node: str, count: int) -> tuple[Tensor, Tensor]:
     """Leading directions (d, k) of a node's deviations over calibration inputs, and their variances (k,)."""
-    states = torch.cat([forward_states(family.plan, x, [node])[node].flatten(1).double() for x in batches])
+    states = torch.cat([forward_states(family.graph, x, [node])[node].flatten(1).double() for x in batches])
     if len(states) <= count:
         raise QueryError(f"more than {count} inputs for as many directions", str(len(states)), "Ask for fewer.")
-    _, sizes, turned = torch.linalg.svd(states - states.mean(0), full_matrices=False)
-    return turned[:count].T, sizes[:count].square() / len(states)
+    _, sizes, rows = torch.linalg.svd(states - states.mean(0), full_matrices=False)
+    return rows[:count].T, sizes[:count].square() / len(states)
 
 
 @torch.no_grad()
 def local_oracle(
     family: MapFamily, x: Tensor, node: str, basis: tuple[Tensor, Tensor], draws: int = 256, seed: int = 0
 ) -> Rows:
-    """Held-out perturbations at every operating point of ``x`` (B, ...): method -> scores, one an operating point."""
-    per_point = [_at_point(family, one, node, basis, draws, seed + place) for place, one in enumerate(x.split(1))]
+    """Held-out perturbations at every operating point of ``x`` (B, ...): method -> one score per operating point."""
+    per_point = [_at_point(family, image, node, basis, draws, seed + i) for i, image in enumerate(x.split(1))]
     return {
-        method: {score: torch.tensor([found[method][score] for found in per_point]) for score in row}
+        method: {score: torch.tensor([scores[method][score] for scores in per_point]) for score in row}
         for method, row in per_point[0].items()
     }
 
@@ -55,10 +55,10 @@ def _at_point(
     point = Linearisation(plan.graph, {node: children}, x)
     local = point.at(node)
     like = local.source.detach()
-    pushed = local.jvp(parent.T.reshape(-1, *like.shape).to(like))  # one (k, 1, ...) a child
-    sent = torch.cat([one.reshape(len(one), -1).double() for one in pushed], 1).T  # (d_u, k)
-    child, _ = torch.linalg.qr(sent)  # (d_u, k)
-    jacobian = child.T @ sent  # (k, k)
+    pushed = local.jvp(parent.T.reshape(-1, *like.shape).to(like))  # (k, 1, ...) per child
+    images = torch.cat([output.reshape(len(output), -1).double() for output in pushed], 1).T  # (d_u, k)
+    child, _ = torch.linalg.qr(images)  # (d_u, k)
+    jacobian = child.T @ images  # (k, k)
     cov_v = torch.diag(variances)
     reached = jacobian @ cov_v @ jacobian.T
     noise = NOISE * reached.diagonal().mean()
@@ -87,7 +87,7 @@ def _at_point(
         ]
         return family.maps[node][0](local.vjp(seeds)).reshape(len(rows), -1).double() @ parent
 
-    answers = {
+    estimates = {
         "local LMMSE": observed @ lmmse.T,
         "natural adjoint": observed @ natural.T,
         "raw adjoint": observed @ jacobian,
@@ -96,11 +96,11 @@ def _at_point(
     }
     rows = {
         method: {
-            "nmse": float((found - held).square().sum() / held.square().sum()),
-            "cosine": float(pixel_cosine(found, held).mean()),
-            "relative_error": float(relative_error(found, held).mean()),
+            "nmse": float((estimate - held).square().sum() / held.square().sum()),
+            "cosine": float(pixel_cosine(estimate, held).mean()),
+            "relative_error": float(relative_error(estimate, held).mean()),
         }
-        for method, found in answers.items()
+        for method, estimate in estimates.items()
     }
     rows["natural adjoint"]["difference_from_lmmse"] = float(nmse(natural[None], lmmse[None]).sqrt())
     return rows

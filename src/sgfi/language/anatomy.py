@@ -1,4 +1,4 @@
-"""Where the layers of a causal language model stand in its graph, and the plans that invert them."""
+"""The layers of a causal language model in its graph, and the plans that invert them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sgfi.errors import PlanError, closest
 from sgfi.graph import TensorGraph
 
 PARTS = {"attention": ("attn", "self_attn", "attention"), "mlp": ("mlp", "fc2"), "residual": ("",)}
-"""What of a layer can be the target, and what its module is called in GPT-2, GPT-NeoX, Llama-style models and OPT."""
+"""The parts of a layer that can be targets, and their modules in GPT-2, GPT-NeoX, Llama-style models and OPT."""
 FAMILIES = {
     "paper": {"operator": "full", "partition": "shared"},
     "per-frequency": {"operator": "full", "partition": "singleton"},
@@ -50,13 +50,13 @@ def anatomy(graph: TensorGraph) -> Anatomy:
     known = [alias for name, node in graph.nodes.items() for alias in (name, *node.aliases)]
     lists: dict[str, set[int]] = {}
     for name in known:
-        found = re.fullmatch(r"((?:\w+\.)*[a-z]\w*)\.(\d+)", name)
-        if found:
-            lists.setdefault(found[1], set()).add(int(found[2]))
+        numbered = re.fullmatch(r"((?:\w+\.)*[a-z]\w*)\.(\d+)", name)
+        if numbered:
+            lists.setdefault(numbered[1], set()).add(int(numbered[2]))
     if not lists:
         raise PlanError("a model with numbered layers", "none in its graph", "Name the tensors yourself.")
     prefix = max(lists, key=lambda name: len(lists[name]))
-    return Anatomy(graph, tuple(f"{prefix}.{place}" for place in range(max(lists[prefix]) + 1)))
+    return Anatomy(graph, tuple(f"{prefix}.{index}" for index in range(max(lists[prefix]) + 1)))
 
 
 def token_plan(
@@ -79,7 +79,7 @@ def token_plan(
         raise PlanError(known, repr(family), closest(str(family), FAMILIES))
     body = anatomy(graph)
     target = body.tensor(layer, part)
-    inner = [body.tensor(place) for place in range(spacing, layer, spacing)]
+    inner = [body.tensor(earlier) for earlier in range(spacing, layer, spacing)]
     return plan(graph, target, inner, partition=chosen["partition"], operator=chosen["operator"])
 
 

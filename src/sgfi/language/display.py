@@ -30,13 +30,13 @@ class Interface:
         return value + value @ self.down.T @ self.up.T
 
 
-def fit_interface(found: Tensor, source: Tensor, rank: int = 64, ridge: float = 0.01) -> Interface:
+def fit_interface(inverses: Tensor, embeddings: Tensor, rank: int = 64, ridge: float = 0.01) -> Interface:
     """From inverses (N, D) toward the embeddings they came from (N, D), in closed form.
 
     The paper trains its interface by gradient; this is the best residual map of the same rank in the least-squares
-    sense (reduced-rank ridge regression of ``source - found`` on ``found``), with as many numbers.
+    sense (reduced-rank ridge regression of ``embeddings - inverses`` on ``inverses``), with as many numbers.
     """
-    x, y = found.double(), (source - found).double()
+    x, y = inverses.double(), (embeddings - inverses).double()
     square = x.T @ x / len(x)
     square.diagonal().add_(ridge * float(square.diagonal().mean()))
     factor = torch.linalg.cholesky(square)
@@ -44,4 +44,4 @@ def fit_interface(found: Tensor, source: Tensor, rank: int = 64, ridge: float = 
     whitened = torch.linalg.solve_triangular(factor, cross.T, upper=False).T
     left = torch.linalg.svd(whitened, full_matrices=False).U[:, : min(rank, x.shape[1])]
     down = torch.cholesky_solve((left.T @ cross).T, factor).T
-    return Interface(down.to(found.dtype), left.to(found.dtype))
+    return Interface(down.to(inverses.dtype), left.to(inverses.dtype))

@@ -43,8 +43,8 @@ def embedding_model(lm: Any, *, last: bool = False, layers: int | None = None) -
 
 def block_list(lm: nn.Module) -> tuple[str, nn.ModuleList]:
     """Where the model keeps its layers, and the layers: the longest list of modules of one class."""
-    lists = [(name, found) for name, found in lm.named_modules() if isinstance(found, nn.ModuleList) and len(found)]
-    alike = [(name, found) for name, found in lists if len({type(module) for module in found}) == 1]
+    lists = [(name, blocks) for name, blocks in lm.named_modules() if isinstance(blocks, nn.ModuleList) and len(blocks)]
+    alike = [(name, blocks) for name, blocks in lists if len({type(module) for module in blocks}) == 1]
     if not alike:
         raise CaptureError("a model that keeps its layers in one list", type(lm).__name__, "Name the tensors yourself.")
     return max(alike, key=lambda pair: len(pair[1]))
@@ -57,9 +57,9 @@ def _shortened(lm: nn.Module, layers: int) -> nn.Module:
         raise CaptureError(f"1 to {len(blocks)} layers", str(layers), "Choose fewer layers.")
     short = copy.copy(lm)
     parent = short
-    for step in name.split(".")[:-1]:
-        child = copy.copy(getattr(parent, step))
-        parent._modules = {**parent._modules, step: child}
+    for attribute in name.split(".")[:-1]:
+        child = copy.copy(getattr(parent, attribute))
+        parent._modules = {**parent._modules, attribute: child}
         parent = child
     kept = nn.ModuleList(blocks[:layers])
     kept.training = blocks.training

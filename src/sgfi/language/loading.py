@@ -25,10 +25,10 @@ def causal_lm(folder: str, file: str | None = None, config: Any = None) -> tuple
 def packaged_lm(name: str, *, pretrained: bool = True) -> tuple[Any, Any]:
     """A model of ``PACKAGED``: nothing is downloaded at run time."""
     module, package = PACKAGED[name]
-    found = importlib.util.find_spec(module)
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
         raise DataError(f"the package {package} for pip:{name}", "no such package", f"pip install {package}")
-    folder = Path(found.origin).parent
+    folder = Path(spec.origin).parent
     (file,) = sorted(path.name for path in folder.glob("*.gguf"))
     config = None
     if not pretrained:

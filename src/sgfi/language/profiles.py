@@ -20,11 +20,11 @@ def energy_profile(value: Tensor) -> Tensor:
 def normalised(weights: Tensor) -> Tensor:
     """Non-negative weights (..., L) as shares that sum to one, or zeros where there are none."""
     total = weights.sum(-1, keepdim=True)
-    return torch.where(total > 0, weights / total.clamp_min(torch.finfo(weights.dtype).tiny), torch.zeros_like(weights))
+    return torch.where(total > 0, weights / total.clamp_min(torch.finfo(weights.dtype).tiny), 0.0)
 
 
 def entropy(profile: Tensor) -> Tensor:
-    """Shannon entropy over log L: 0 for one position, 1 for all alike. (..., L) -> (...)"""
+    """Shannon entropy over log L: 0 for a single position, 1 for all alike. (..., L) -> (...)"""
     return torch.special.entr(profile).sum(-1) / math.log(profile.shape[-1])
 
 
@@ -38,13 +38,8 @@ def future_mass(profile: Tensor, last: int) -> Tensor:
     return profile[..., last + 1 :].sum(-1)
 
 
-def cosine(first: Tensor, second: Tensor) -> Tensor:
-    """Of whole inverses or of profiles, flattened behind the batch: (B, ...), (B, ...) -> (B,)."""
-    return torch.cosine_similarity(first.double().flatten(1), second.double().flatten(1), dim=1)
-
-
 def top_overlap(first: Tensor, second: Tensor, count: int = 5) -> Tensor:
     """Share of the ``count`` strongest positions that two profiles have in common: (B, L), (B, L) -> (B,)."""
     most = min(count, first.shape[-1])
-    one, other = (profile.topk(most, dim=-1).indices for profile in (first, second))
-    return (one.unsqueeze(-1) == other.unsqueeze(-2)).any(-1).double().mean(-1)
+    left, right = (profile.topk(most, dim=-1).indices for profile in (first, second))
+    return (left.unsqueeze(-1) == right.unsqueeze(-2)).any(-1).double().mean(-1)

@@ -1,6 +1,6 @@
-"""What else points at tokens: a global linear map, attention weights, gradients. References, not inversions.
+"""Other methods that point at tokens: a global linear map, attention weights, gradients. References, not inversions.
 
-All answer with a profile (B, L) of shares over input positions, for the feature at one target position. Attributions
+All return a profile (B, L) of shares over input positions, for the feature at one target position. Attributions
 have a sign; their size counts (the absolute value of each position's sum).
 """
 
@@ -25,7 +25,7 @@ STEPS = 16
 
 @dataclass(frozen=True)
 class DirectMap:
-    """One linear map from the feature at one position to all input embeddings; it knows nothing of the model."""
+    """One linear map from the feature at one position to all input embeddings; it does not use the model."""
 
     weights: Tensor
     """(D', L * D)."""
@@ -49,11 +49,11 @@ def direct_map(features: Tensor, embeddings: Tensor, ridge: float = 0.01) -> Dir
 def attention(lm: Any, embeddings: Tensor, layer: int, position: int = -1) -> Tensor:
     """The attention weights of one layer (counted from one) and position, mean over heads: (B, L)."""
     with _eager(lm):
-        found = lm(inputs_embeds=embeddings, use_cache=False, output_attentions=True).attentions
-    if not 1 <= layer <= len(found):
-        raise QueryError(f"a layer from 1 to {len(found)}", str(layer), "Layers count from one.")
+        weights = lm(inputs_embeds=embeddings, use_cache=False, output_attentions=True).attentions
+    if not 1 <= layer <= len(weights):
+        raise QueryError(f"a layer from 1 to {len(weights)}", str(layer), "Layers count from one.")
     _check_position(position, embeddings)
-    return normalised(found[layer - 1][:, :, position].mean(1).double())
+    return normalised(weights[layer - 1][:, :, position].mean(1).double())
 
 
 def gradient_times_input(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
@@ -69,8 +69,8 @@ def integrated_gradients(graph: TensorGraph, target: str, embeddings: Tensor, po
     _check_position(position, embeddings)
     attribution = _captum().IntegratedGradients(_squared_norm(graph, target, position))
     with torch.enable_grad():
-        found = attribution.attribute(embeddings.clone().requires_grad_(), n_steps=STEPS, internal_batch_size=64)
-    return _sizes(found)
+        signed = attribution.attribute(embeddings.clone().requires_grad_(), n_steps=STEPS, internal_batch_size=64)
+    return _sizes(signed)
 
 
 def _check_position(position: int, embeddings: Tensor) -> None:
@@ -94,7 +94,7 @@ def _captum() -> Any:
 
 @contextmanager
 def _eager(lm: Any) -> Iterator[None]:
-    """Fused attention does not tell its weights; as it was on leaving."""
+    """Fused attention does not return its weights; the model's own implementation is restored on leaving."""
     before = lm.config._attn_implementation
     lm.set_attn_implementation("eager")
     try:

@@ -13,18 +13,18 @@ def nearest(value: Tensor, table: Tensor, count: int = 1) -> Tensor:
     """The ids of the nearest vocabulary embeddings by Euclidean distance: (..., D), (V, D) -> (..., count)."""
     offset = table.square().sum(1)
     rows = value.reshape(-1, value.shape[-1]).to(table.dtype)
-    found = [
+    ids = [
         (2 * part @ table.T - offset).topk(count, dim=1).indices  # |e|^2 is the same for every word
         for part in rows.split(ROWS)
     ]
-    return torch.cat(found).reshape(*value.shape[:-1], count)
+    return torch.cat(ids).reshape(*value.shape[:-1], count)
 
 
-def token_cosine(value: Tensor, source: Tensor) -> Tensor:
+def token_cosine(value: Tensor, embeddings: Tensor) -> Tensor:
     """Cosine position by position: (B, L, D), (B, L, D) -> (B, L)."""
-    return torch.cosine_similarity(value.double(), source.double(), dim=-1)
+    return torch.cosine_similarity(value.double(), embeddings.double(), dim=-1)
 
 
 def exact_tokens(value: Tensor, table: Tensor, ids: Tensor, count: int = 1) -> Tensor:
-    """Whether the source token is among the nearest ``count``: (B, L, D), (V, D), (B, L) -> (B, L) bool."""
+    """Whether the input token is among the nearest ``count``: (B, L, D), (V, D), (B, L) -> (B, L) bool."""
     return (nearest(value, table, count) == ids.unsqueeze(-1)).any(-1)

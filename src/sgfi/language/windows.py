@@ -12,7 +12,7 @@ from torch import Tensor
 from sgfi.errors import DataError
 
 NEXT = 1
-"""A window's interval takes in the token after it, so that no window's next token stands in another."""
+"""A window's interval takes in the token after it, so that no window's next token is in another."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Windows:
 
     def overlaps(self, other: Windows) -> bool:
         """Whether any interval of ours, next token included, meets one of the other's."""
-        ours, theirs = (set(_covered(one).tolist()) for one in (self, other))
+        ours, theirs = (set(_covered(windows).tolist()) for windows in (self, other))
         return bool(ours & theirs)
 
 
@@ -72,8 +72,8 @@ def draw(ids: Tensor, count: int, length: int, seed: int, taken: Iterable[Window
             f"{len(ids)} tokens, room for {len(starts)}",
             "Give more text or ask for fewer.",
         )
-    found = torch.tensor(starts)
-    return Windows(ids[found.unsqueeze(1) + torch.arange(length)], found)
+    first = torch.tensor(starts)
+    return Windows(ids[first.unsqueeze(1) + torch.arange(length)], first)
 
 
 def _covered(windows: Windows) -> Tensor:

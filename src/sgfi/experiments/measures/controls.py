@@ -31,8 +31,7 @@ def alignment(
 @measure()
 def representation(case: Case, *, images: int | None = None) -> Table:
     """Re-encoding cosine, its random-pair null and the ROC AUC between them."""
-    plan = case.plan
-    table = carried(case, images, lambda x: reencoding(plan, sgfi.invert(case.family, x), x))
+    table = carried(case, images, lambda x: reencoding(case.family, sgfi.invert(case.family, x), x))
     return merged(table, separation(table))
 
 

@@ -70,7 +70,7 @@ def latency(
         start = time.perf_counter()
         for one, query in load:
             target = query.get("target", case.plan.target)
-            state = forward_states(case.plan, one, [target])[case.plan.graph.nodes.canonical(target)]
+            state = forward_states(case.plan.graph, one, [target])[case.plan.graph.nodes.canonical(target)]
             baselines.preimage(case.plan, state, short, 0, target)
         step = (time.perf_counter() - start) / (len(load) * timed_steps)
         table[label] = {"closed_form_seconds": min(spent), "search_seconds": step * declared.steps}

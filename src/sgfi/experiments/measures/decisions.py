@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sgfi.decisions import CoordinateSettings, Settings, activation_means, coordinate_study, study
+from sgfi.decisions import CoordinateSettings, DecisionSettings, activation_means, coordinate_study, study
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, batches, measure
 
@@ -16,7 +16,7 @@ from sgfi.experiments.measures.registry import Table, batches, measure
 @measure()
 def decisions(case: Case, *, images: int = 16, settings: Mapping[str, Any] | None = None) -> Table:
     """Margin drops of decision-ranked channel groups minus those of random groups of the same image."""
-    declared = Settings.from_dict(settings or {})
+    declared = DecisionSettings.from_dict(settings or {})
     means = activation_means(case.plan, case.calibration.batches)
     found = study(case.family, torch.cat(list(batches(case, images))), means, declared)
     rows: Table = {}
