@@ -64,7 +64,7 @@ class Estimator(Protocol):
 
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
-    ) -> list[Inverse]:
+    ) -> Sequence[Inverse]:
         """Checked queries on one and the same target, at a checked batch of inputs.
 
         ``terminal`` replaces the target's state, ``(B, ...)`` for all queries or ``(Q, B, ...)`` one for each.
