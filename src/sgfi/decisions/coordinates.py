@@ -1,4 +1,4 @@
-"""Every coordinate of a target as a query of its own, and where its inverse stands in the input.
+"""Every coordinate of a target as a query of its own, and where in the input its inverse is.
 
 The support matrix shows where a coordinate-selected inverse is expressed; it is not attention, attribution or causal
 importance. What a coordinate does to the decision is measured separately, by editing the original representation.
@@ -30,7 +30,7 @@ class CoordGrid:
     """The coordinates of a tensor laid out as rows and columns over the picture.
 
     ``coords[q]`` is the coordinate of cell ``divmod(q, columns)``: a pair for a map, an integer for a token. Prefix
-    tokens (class, distillation, registers) stand before the grid and are not cells of it.
+    tokens (class, distillation, registers) come before the grid and are not cells of it.
     """
 
     node: str
@@ -50,14 +50,17 @@ class CoordGrid:
 
     def distances(self) -> Tensor:
         """(Q, Q) Euclidean distance between cells in units of cells."""
-        rows, columns = torch.meshgrid(*(torch.arange(n, dtype=torch.float64) for n in self.shape), indexing="ij")
-        centres = torch.stack([rows.flatten(), columns.flatten()], 1)
-        return torch.cdist(centres, centres)
+        cells = self._cells.double()
+        return torch.cdist(cells, cells)
 
     def neighbours(self) -> Tensor:
         """(Q, Q) bool: within the 3x3 block around a cell, the cell itself included."""
-        at = torch.tensor([divmod(q, self.shape[1]) for q in range(self.cells)])
-        return (at[:, None] - at[None]).abs().amax(-1) <= 1
+        return (self._cells[:, None] - self._cells).abs().amax(-1) <= 1
+
+    @property
+    def _cells(self) -> Tensor:
+        """(Q, 2) row and column of every cell."""
+        return torch.cartesian_prod(*map(torch.arange, self.shape))
 
 
 def coord_grid(node: Node, picture: Sequence[int], prefix: int | None = None) -> CoordGrid:
@@ -131,7 +134,7 @@ def patch_mass(inverse: Tensor, shape: tuple[int, int]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """``A_l(q, r)``: share of the inverse of query q that stands in input cell r."""
+    """``A_l(q, r)``: share of the inverse of query q that is in input cell r."""
 
     matrix: Tensor
     """(Q, R) float64; rows sum to one. A query whose inverse is zero has a row of zeros."""

@@ -43,10 +43,10 @@ def trace(
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
     top = point.values[plan.target] if terminal is None else terminal
 
-    def seed(state: Tensor, name: str) -> Tensor:
+    def child_seed(state: Tensor, name: str) -> Tensor:
         return mean_seed(state, plan.boundary[name])
 
-    for update in walk(point, plan.dag, family.maps, top, seed, true_children=true_children):
+    for update in walk(point, plan.dag, family.maps, top, child_seed, true_children=true_children):
         yield update, point.values[update.name]
 
 

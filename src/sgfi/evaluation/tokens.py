@@ -37,7 +37,7 @@ def profiles(estimator: Estimator, x: Tensor, coords: Sequence[int] | None = Non
 
 
 def semantic(profile: Tensor, contexts: Sequence[Context], subsets: Sequence[Sequence[Sequence[int]]]) -> dict:
-    """Per context: mass on the cues, on position-matched random subsets, on the target. Values are lists."""
+    """Per context: mass on the cues, on position-matched random subsets, on the queried token (``target``)."""
     cues = [float(mass(row, context.cues)) for row, context in zip(profile, contexts, strict=True)]
     chance = [
         float(np.mean([float(mass(row, subset)) for subset in drawn]))

@@ -45,7 +45,7 @@ def _packaged(name: str) -> Any:
 SENSES: dict[str, dict[str, list[str]]] = _packaged("polysemy.json")
 """Seventy-two contexts: word -> meaning -> sentences, twelve words with two meanings each.
 
-The last word is the target. Words between asterisks are its cues: they were chosen with the sentences, before anything
+The last word is queried. Words between asterisks are its cues: they were chosen with the sentences, before anything
 was measured, and are what a reader would point at to say which meaning is meant.
 """
 TEMPLATES = tuple(
@@ -177,7 +177,7 @@ def _agreeing(tokenizer: Any, template: Template, length: int) -> list[Context]:
 def _of_length(tokenizer: Any, words: Sequence[str], length: int) -> tuple[tuple[int, ...], list[tuple[int, int]]]:
     """Exactly ``length`` ids and each word's span in them; a word cropped away begins below zero.
 
-    Words are tokenised one by one with a space in front, as they stand inside a text, so that spans are exact.
+    Words are tokenised one by one with a space in front, as inside a text, so that spans are exact.
     """
     pieces = [_word(tokenizer, word) for word in words]
     filler = [token for word in LEAD_IN.split() for token in _word(tokenizer, word)]
