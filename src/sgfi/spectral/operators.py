@@ -27,32 +27,31 @@ from sgfi.spectral.shrinkage import Samples, leave_one_out
 Full = Mapping[str, Tensor]
 """Weights in full, by the operator's own names."""
 Family = TypeVar("Family", bound=Callable)
-OPERATORS: dict[str, Callable[..., Operator]] = {}
-"""By name, in which ``<field>`` stands for a positive number that sets this field."""
+OPERATORS: dict[str, tuple[Callable[..., Operator], str]] = {}
+"""By name, in which ``<...>`` stands for a positive number: the family, and its field for that number."""
 
 
-def operator(*names: str) -> Callable[[Family], Family]:
+def operator(*names: str, number: str = "") -> Callable[[Family], Family]:
     """Register a family under its names."""
 
     def register(family: Family) -> Family:
         for name in names:
             if name in OPERATORS:
                 raise ValueError(f"a second operator named {name!r}")
-            OPERATORS[name] = family
+            OPERATORS[name] = family, number
         return family
 
     return register
 
 
 def operator_named(name: str) -> Operator:
-    """``full``, ``diagonal``, ``gamma``, ``diagonal+rank<rank>``, ``causal`` or ``causal+<reach>``."""
-    for known, family in OPERATORS.items():
-        prefix, _, field = known.rstrip(">").partition("<")
-        number = name.removeprefix(prefix)
-        if name == known and not field:
+    """``full``, ``diagonal``, ``gamma``, ``diagonal+rank<r>``, ``causal`` or ``causal+<k>``."""
+    for known, (family, field) in OPERATORS.items():
+        prefix, numbered, _ = known.partition("<")
+        if name == known and not numbered:
             return family(name)
-        if field and name.startswith(prefix) and re.fullmatch(r"[1-9]\d*", number):
-            return family(name, **{field: int(number)})
+        if numbered and name.startswith(prefix) and re.fullmatch(r"[1-9]\d*", name.removeprefix(prefix)):
+            return family(name, **{field: int(name.removeprefix(prefix))})
     todo = closest(name, OPERATORS) or "Choose one of these."
     raise PlanError(f"an operator among {', '.join(OPERATORS)}", repr(name), todo)
 
@@ -141,7 +140,7 @@ class Operator:
         return groups * channels * self.width(channels)
 
 
-@operator("causal", "causal+<reach>")
+@operator("causal", "causal+<k>", number="reach")
 @dataclass(frozen=True)
 class Causal(Operator):
     """Real matrices over positions: the state at a position from the source there and ``reach`` positions further on.
@@ -245,7 +244,7 @@ class Gamma(Diagonal):
     tied: bool = True
 
 
-@operator("diagonal+rank<rank>")
+@operator("diagonal+rank<r>", number="rank")
 @dataclass(frozen=True)
 class DiagonalLowRank(Operator):
     """A diagonal, fitted first, plus the best rank-r correction of what it leaves.
