@@ -10,17 +10,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sgfi
 from sgfi.calibration.memory import peak, reset_peak
 from sgfi.errors import DataError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
 from sgfi.experiments.sampling import Sample, draw, open_source
+from sgfi.experiments.sections import Sections
 from sgfi.inputs.models import LoadedModel, load_model
-
-if TYPE_CHECKING:
-    from sgfi.experiments.declaration import Sections
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,41 +19,10 @@ from typing import Any
 import sgfi
 from sgfi.errors import DataError, closest
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS
+from sgfi.experiments.sections import SECTIONS, DataSettings, ModelSettings, Sections
 from sgfi.settings import Declared, check_keys, read_declared
 
-SECTIONS = ("model", "data", "plan", "calibration")
 RELATIONS = ("<", ">", "=")
-
-
-@dataclass(frozen=True)
-class ModelSettings(Declared):
-    """Which network, as :func:`sgfi.inputs.load_model` takes it."""
-
-    spec: str = ""
-    weights: str | None = None
-    size: int | None = None
-    partial_weights: bool = False
-
-
-@dataclass(frozen=True)
-class DataSettings(Declared):
-    """Which inputs. Calibration and evaluation inputs never share a file's contents."""
-
-    calibration: str | None = None
-    """Folder of images, or an .npz, .npy or .safetensors of inputs."""
-    evaluation: str | None = None
-    """None: drawn from the calibration data, before the calibration inputs are."""
-    calibration_count: int = 4096
-    evaluation_count: int = 1024
-    calibration_seed: int = 123
-    evaluation_seed: int = 456
-    batch: int = 16
-    mirror: bool = False
-    """Calibrate on every picture mirrored left to right, too."""
-
-    def __post_init__(self) -> None:
-        if min(self.calibration_count, self.evaluation_count, self.batch) < 2:
-            raise DataError("counts and batches of two or more", repr(self), "Raise them.")
 
 
 @dataclass(frozen=True)
@@ -130,16 +99,6 @@ class Experiment:
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return json.loads(json.dumps(asdict(self)))
-
-
-@dataclass(frozen=True)
-class Sections:
-    """What one variant calibrates and looks at."""
-
-    model: ModelSettings
-    data: DataSettings
-    plan: Mapping[str, Any]
-    calibration: Mapping[str, Any]
 
 
 def available() -> dict[str, str]:
