@@ -72,9 +72,8 @@ def spread(names: Sequence[str], count: int) -> list[str]:
     """At most ``count`` of the names, evenly spread, the last one included."""
     if count < 1:
         raise QueryError("at least one name to choose", str(count), "Give a larger count.")
-    last = len(names) - 1
-    steps = [round(index * last / max(count - 1, 1)) for index in range(min(count, len(names)))]
-    return list(dict.fromkeys(names[last - step] for step in reversed(steps)))
+    count, last = min(count, len(names)), len(names) - 1
+    return [names[last - round(index * last / max(count - 1, 1))] for index in reversed(range(count))]
 
 
 def checked_terminal(terminal: Tensor, state: Tensor) -> Tensor:
