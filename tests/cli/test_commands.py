@@ -265,7 +265,7 @@ def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(sgfi.store, "save_file", full)
+    monkeypatch.setattr(sgfi.storage.folder, "save_file", full)
     words = ["--target", "three", "--boundaries", "one", "--quiet"]
     outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code == 6 and "No space left" in outcome.err
