@@ -10,6 +10,9 @@ from sgfi.errors import DataError
 from sgfi.settings import Declared
 
 SECTIONS = ("model", "data", "plan", "calibration")
+LAYER = ("layer", "part")
+"""In ``plan``, for language models: a layer counted from one and ``attention``, ``mlp`` or ``residual``, instead of
+``target`` and ``boundaries``. Every second block before the layer is a boundary (the paper's plan)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class DataSettings(Declared):
 
 @dataclass(frozen=True)
 class Sections:
-    """What one variant calibrates and looks at."""
+    """What one variant calibrates and evaluates on."""
 
     model: ModelSettings
     data: DataSettings
