@@ -94,7 +94,7 @@ class Experiment:
             ModelSettings.from_dict(merged["model"]),
             DataSettings.from_dict(merged["data"]),
             _checked(merged["plan"], sgfi.plan, ("graph",), LAYER),
-            _checked(merged["calibration"], sgfi.calibrate, internal),
+            _checked(merged["calibration"], sgfi.calibrate, internal, ("memory",)),
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -147,7 +147,8 @@ def _shipped(name: str) -> dict[str, Any]:
 def _checked(
     given: Mapping[str, Any], function: Callable[..., Any], without: tuple[str, ...], more: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    known = [name for name in inspect.signature(function).parameters if name not in without]
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in without]
     check_keys(given, [*known, *more], f"settings of sgfi.{function.__name__}")
     return dict(given)
 
