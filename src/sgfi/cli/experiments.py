@@ -22,10 +22,10 @@ With = Annotated[
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as calibration.ridge=0.03; repeat it.")]
 Spec = Annotated[str | None, typer.Option("--model", help="Model of every variant that names none of its own.")]
-Data = Annotated[Path | None, typer.Option(help="Images to calibrate on; without --held-out also to evaluate on.")]
-HeldOut = Annotated[Path | None, typer.Option(help="Images to evaluate on. Default: others of --data.")]
-Fit = Annotated[int | None, typer.Option("--fit", help="Calibration images.")]
-Evaluate = Annotated[int | None, typer.Option("--evaluate", help="Evaluation images.")]
+Data = Annotated[Path | None, typer.Option(help="Images or text to calibrate on; without --held-out also to evaluate on.")]
+HeldOut = Annotated[Path | None, typer.Option(help="Images or text to evaluate on. Default: others of --data.")]
+Fit = Annotated[int | None, typer.Option("--fit", help="Calibration inputs.")]
+Evaluate = Annotated[int | None, typer.Option("--evaluate", help="Evaluation inputs.")]
 
 
 @command
