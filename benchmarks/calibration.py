@@ -30,10 +30,15 @@ def main() -> None:
     head = ["model", "fitted nodes", "ours (images/s)", "the paper's (images/s)", "times faster"]
     head += ["times faster than the paper's with one forward for all nodes"]
     rows = [
-        [one["model"], one["nodes"], *(one["images_per_second"][way] for way in ("ours", "paper")), *one["faster"]]
-        for one in results
+        [
+            result["model"],
+            result["nodes"],
+            *(result["images_per_second"][way] for way in ("ours", "paper")),
+            *result["faster"],
+        ]
+        for result in results
     ]
-    lines = [[f"time against {what}", one["slope"], one["intercept"], one["r2"]] for what, one in grown.items()]
+    lines = [[f"time against {what}", line["slope"], line["intercept"], line["r2"]] for what, line in grown.items()]
     text = table(head, rows) + "\n\n" + table(["ResNet18", "seconds for each", "seconds at none", "R^2"], lines)
     draw(grown)
     write("calibration", {**vars(given), "results": results, "growth": grown}, text)
@@ -59,7 +64,7 @@ def check(name: str, size: int = 64, samples: int = 12) -> None:
     batches = list(torch.randn(samples, 3, size, size, dtype=torch.float64).split(4))
     paper = PaperWay(plan)
     gains = paper.gains(calibrated(plan, batches)), paper.calibrate(batches, RIDGE, shared=True)
-    inverse, expected = (paper.invert(one, batches[0]) for one in gains)
+    inverse, expected = (paper.invert(gain, batches[0]) for gain in gains)
     apart = float((inverse - expected).norm() / expected.norm())
     assert apart < 1e-6, f"both ways must give the same inverse, and differ by {apart} in double precision"
 
@@ -136,12 +141,12 @@ def draw(grown: dict[str, dict[str, Any]]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), constrained_layout=True)
-    for axis, (what, one) in zip(axes, grown.items(), strict=True):
-        ends = [0, max(one["at"])]
-        axis.plot(ends, [one["intercept"] + one["slope"] * end for end in ends], color="0.6", zorder=1)
-        axis.scatter(one["at"], one["seconds"], zorder=2)
+    for axis, (what, line) in zip(axes, grown.items(), strict=True):
+        ends = [0, max(line["at"])]
+        axis.plot(ends, [line["intercept"] + line["slope"] * end for end in ends], color="0.6", zorder=1)
+        axis.scatter(line["at"], line["seconds"], zorder=2)
         axis.set(xlabel=f"number of {what}", ylabel="processor seconds", ylim=(0, None), xlim=(0, None))
-        axis.set_title(f"calibration time against {what}, R² {one['r2']:.3f}", fontsize=10)
+        axis.set_title(f"calibration time against {what}, R² {line['r2']:.3f}", fontsize=10)
     figure.savefig(RESULTS / "calibration.png", dpi=110)
 
 

@@ -23,11 +23,11 @@ RESULTS = HERE / "results"
 
 
 def assets() -> Path:
-    """The folder with real weights and photographs: ``SGFI_ASSETS``, else ``shared/assets`` beside the project."""
-    found = Path(os.environ.get("SGFI_ASSETS", HERE.parent.parent / "shared" / "assets"))
-    if not found.is_dir():
-        sys.exit(f"This benchmark needs real weights and photographs; set SGFI_ASSETS (looked in {found}).")
-    return found
+    """The folder with real weights and photographs that ``SGFI_ASSETS`` names."""
+    folder = Path(os.environ.get("SGFI_ASSETS", "assets"))
+    if not folder.is_dir():
+        sys.exit(f"This benchmark needs real weights and photographs; set SGFI_ASSETS (looked in {folder}).")
+    return folder
 
 
 def network(name: str, size: int) -> Any:
@@ -71,16 +71,16 @@ def timed(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, d
             if turn:
                 taken[name].append((time.process_time() - cpu, time.perf_counter() - wall))
     return {
-        name: {"cpu": statistics.median(cpu for cpu, _ in found), "wall": statistics.median(wall for _, wall in found)}
-        for name, found in taken.items()
+        name: {"cpu": statistics.median(cpu for cpu, _ in times), "wall": statistics.median(wall for _, wall in times)}
+        for name, times in taken.items()
     }
 
 
 def write(name: str, result: Mapping[str, Any], table: str = "") -> None:
     """``results/<name>.json`` with the machine and the command beside the numbers, and a Markdown table."""
     RESULTS.mkdir(exist_ok=True)
-    told = {"command": command(), "machine": machine(), **result}
-    (RESULTS / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+    record = {"command": command(), "machine": machine(), **result}
+    (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     if table:
         (RESULTS / f"{name}.md").write_text(f"`{command()}`\n\n{table}\n")
         print(table)

@@ -28,10 +28,10 @@ def main() -> None:
     for width in given.widths:
         family, x = fitted(width, given.depth, given.samples)
         for target in ("blocks.0", f"blocks.{given.depth // 2}", "norm"):
-            found = ratio(family, x, target, given.rounds)
-            results[f"{width}/{target}"] = found
-            seconds = [found["seconds"][way]["cpu"] for way in ("single", "sweep")]
-            rows.append([width, target, *seconds, found["cpu"], found["wall"]])
+            measured = ratio(family, x, target, given.rounds)
+            results[f"{width}/{target}"] = measured
+            seconds = [measured["seconds"][way]["cpu"] for way in ("single", "sweep")]
+            rows.append([width, target, *seconds, measured["cpu"], measured["wall"]])
     head = ["width", "target", "one query (cpu s)", "49 queries in one sweep (cpu s)", "ratio, cpu", "ratio, clock"]
     write(f"coordinates_{given.threads}_threads", {**vars(given), "queries": 49, "results": results}, table(head, rows))
 

@@ -79,8 +79,8 @@ def _peak(work) -> int:
 def _resident() -> int:
     """Resident bytes that are not reclaimable file cache (memory-mapped maps on disk are)."""
     with open("/proc/self/status") as lines:
-        told = dict(line.split(":", 1) for line in lines)
-    return int(told["RssAnon"].split()[0]) * 1024
+        fields = dict(line.split(":", 1) for line in lines)
+    return int(fields["RssAnon"].split()[0]) * 1024
 
 
 if __name__ == "__main__":

@@ -34,9 +34,11 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     for name in given.models:
         results = measured(name, given.batches, given.repeats)
-        rows = [[name, one["batch"], one["seconds"]["ours"]["cpu"], *one["ratios"].values()] for one in results]
+        rows = [
+            [name, result["batch"], result["seconds"]["ours"]["cpu"], *result["ratios"].values()] for result in results
+        ]
         parts = list(results[0]["profile"])
-        shares = [[name, one["batch"], *(f"{one['profile'][part]:.0%}" for part in parts)] for one in results]
+        shares = [[name, result["batch"], *(f"{result['profile'][part]:.0%}" for part in parts)] for result in results]
         text = (
             f"{table(HEAD, rows)}\n\nWhere an inversion spends its time:\n\n{table(['model', 'batch', *parts], shares)}"
         )
@@ -49,7 +51,7 @@ def measured(name: str, batches: list[int], repeats: int) -> list[dict[str, Any]
     family = sgfi.calibrate(plan, [torch.randn(4, 3, size, size)], progress=False)
     paper = PaperWay(plan)
     gains = paper.gains(family)
-    found = []
+    results = []
     for batch in batches:
         x = torch.randn(batch, 3, size, size)
         expected = paper.invert(gains, x)
@@ -73,7 +75,7 @@ def measured(name: str, batches: list[int], repeats: int) -> list[dict[str, Any]
             "times_the_plain_floor": cpu["ours"] / cpu["plain floor"],
             "faster_than_2000_steps": 2000 * cpu["step"] / cpu["ours"],
         }
-        found.append(
+        results.append(
             {
                 "model": name,
                 "batch": batch,
@@ -84,7 +86,7 @@ def measured(name: str, batches: list[int], repeats: int) -> list[dict[str, Any]
             }
         )
         print(name, batch, ratios, flush=True)
-    return found
+    return results
 
 
 def build(name: str) -> tuple[torch.nn.Module, int]:

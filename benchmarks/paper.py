@@ -26,15 +26,18 @@ class PaperWay:
 
     def gains(self, family: sgfi.MapFamily) -> Gains:
         """A fitted family's maps, each group's gain copied to all of its bins."""
-        return {name: [one.weights["gain"][one.partition.groups] for one in maps] for name, maps in family.maps.items()}
+        return {
+            name: [wiener.weights["gain"][wiener.partition.groups] for wiener in maps]
+            for name, maps in family.maps.items()
+        }
 
     def invert(self, gains: Gains, x: Tensor) -> Tensor:
-        found = self._states(x)
-        states = {self.plan.target: found[self.plan.target].detach()}
+        values = self._states(x)
+        states = {self.plan.target: values[self.plan.target].detach()}
         for name in reversed(self.plan.fitted):
-            children = [found[child] for child in self.plan.children(name)]
+            children = [values[child] for child in self.plan.children(name)]
             states[name] = self._repair(
-                name, found[name], children, [states[u] for u in self.plan.children(name)], gains
+                name, values[name], children, [states[u] for u in self.plan.children(name)], gains
             )
         return states["input"]
 
@@ -52,16 +55,16 @@ class PaperWay:
     ) -> dict[str, tuple[Tensor, Tensor]]:
         sums: dict[str, tuple[Tensor, Tensor]] = {}
         for x in batches:
-            found = self._states(x)
+            values = self._states(x)
             for name in nodes:
-                children = [found[child] for child in self.plan.children(name)]
+                children = [values[child] for child in self.plan.children(name)]
                 states = [child.detach() for child in children]
-                y = self._repair(name, found[name], children, states, gains, stages=1) if gains[name] else None
-                source = self._source(name, found[name], children, states, y)
-                target = found[name].detach() if y is None else found[name].detach() - y
-                one, two = (spectrum(self.plan.boundary[name].basis, part).flatten(2) for part in (source, target))
-                xx = torch.einsum("bcf,bdf->fcd", one, one.conj())
-                yx = torch.einsum("bcf,bdf->fcd", two, one.conj())
+                y = self._repair(name, values[name], children, states, gains, stages=1) if gains[name] else None
+                source = self._source(name, values[name], children, states, y)
+                target = values[name].detach() if y is None else values[name].detach() - y
+                read, wanted = (spectrum(self.plan.boundary[name].basis, part).flatten(2) for part in (source, target))
+                xx = torch.einsum("bcf,bdf->fcd", read, read.conj())
+                yx = torch.einsum("bcf,bdf->fcd", wanted, read.conj())
                 sums[name] = (sums[name][0] + xx, sums[name][1] + yx) if name in sums else (xx, yx)
         return sums
 
@@ -94,9 +97,9 @@ def spectrum(basis: Basis, tensor: Tensor) -> Tensor:
 
 
 def mapped(basis: Basis, gain: Tensor, source: Tensor) -> Tensor:
-    found = spectrum(basis, source)
-    mixed = torch.einsum("fdc,bcf->bdf", gain, found.flatten(2)).reshape(found.shape)
-    back = torch.fft.irfftn(mixed, s=basis.coords, dim=tuple(range(2, found.dim())), norm="ortho")
+    bins = spectrum(basis, source)
+    mixed = torch.einsum("fdc,bcf->bdf", gain, bins.flatten(2)).reshape(bins.shape)
+    back = torch.fft.irfftn(mixed, s=basis.coords, dim=tuple(range(2, bins.dim())), norm="ortho")
     return back.movedim(1, basis.channel_axis)
 
 

@@ -32,17 +32,15 @@ def main() -> None:
         return
     rows, results = [], {}
     for mode in given.modes:
-        found: dict[int, list[dict[str, float]]] = {1: [], 2: []}
+        runs: dict[int, list[dict[str, float]]] = {1: [], 2: []}
         with tempfile.TemporaryDirectory() as folder:
             for _ in range(given.repeats):
-                for count in found:  # in turns, so that a busy machine is busy for both
-                    found[count].append(launch(count, mode, Path(folder)))
+                for count in runs:  # in turns, so that a busy machine is busy for both
+                    runs[count].append(launch(count, mode, Path(folder)))
             difference = largest_difference(given, mode, Path(folder))
-        least = {
-            key: {count: min(one[key] for one in found[count]) for count in found} for key in ("wall", "processor")
-        }
+        least = {key: {count: min(run[key] for run in runs[count]) for count in runs} for key in ("wall", "processor")}
         gains = {key: seconds[1] / seconds[2] for key, seconds in least.items()}
-        results[mode] = {"seconds": found, "gains": gains, "relative_difference": difference}
+        results[mode] = {"seconds": runs, "gains": gains, "relative_difference": difference}
         rate = f"{given.samples / least['wall'][1]:.1f}"
         rows.append([mode, rate, f"{gains['wall']:.2f}x", f"{gains['processor']:.2f}x", f"{difference:.1e}"])
     head = [
@@ -61,8 +59,8 @@ def launch(count: int, mode: str, folder: Path) -> dict[str, float]:
     run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(count)]
     run += ["-m", "benchmarks.processes", *sys.argv[1:], "--worker", f"{mode}:{folder}"]
     subprocess.run(run, env=known, cwd=HERE.parent, check=True, capture_output=True)
-    told = [json.loads((folder / f"{count}.{rank}.json").read_text()) for rank in range(count)]
-    return {key: max(one[key] for one in told) for key in told[0]}
+    reports = [json.loads((folder / f"{count}.{rank}.json").read_text()) for rank in range(count)]
+    return {key: max(report[key] for report in reports) for key in reports[0]}
 
 
 def worker(given: Any) -> None:
@@ -91,8 +89,10 @@ def job(given: Any) -> tuple[sgfi.Plan, list[torch.Tensor]]:
 def largest_difference(given: Any, mode: str, folder: Path) -> float:
     """Over all maps: the norm of the difference beside the norm of the map."""
     graph = job(given)[0].graph
-    one, two = (sgfi.load(folder / f"maps{count}", graph).maps for count in (1, 2))
-    pairs = [(a.weights["gain"], b.weights["gain"]) for name in one for a, b in zip(one[name], two[name], strict=True)]
+    single, pair = (sgfi.load(folder / f"maps{count}", graph).maps for count in (1, 2))
+    pairs = [
+        (a.weights["gain"], b.weights["gain"]) for name in single for a, b in zip(single[name], pair[name], strict=True)
+    ]
     return max(float((a[:] - b[:]).norm() / a[:].norm()) for a, b in pairs)
 
 

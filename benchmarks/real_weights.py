@@ -31,7 +31,7 @@ def main() -> None:
     loaded = network(given.model, given.size)
     fit, held = photographs(given.calibration, given.held_out, loaded.preprocessing)
     plan = sgfi.plan(sgfi.capture(loaded.model, fit[:2]))
-    depths = [plan.fitted[place] for place in (2, len(plan.fitted) // 2)]
+    depths = [plan.fitted[index] for index in (2, len(plan.fitted) // 2)]
     rows, results = [], {}
     for mode in given.modes:
         start = time.perf_counter()
@@ -57,8 +57,8 @@ def main() -> None:
 
 
 def cosine(family: sgfi.MapFamily, images: torch.Tensor, stage: str, batch: int, target: str | None = None) -> float:
-    found = torch.cat([sgfi.invert(family, x, target=target, stage=stage).value for x in images.split(batch)])
-    return float(pixel_cosine(found, images).mean())
+    values = torch.cat([sgfi.invert(family, x, target=target, stage=stage).value for x in images.split(batch)])
+    return float(pixel_cosine(values, images).mean())
 
 
 if __name__ == "__main__":

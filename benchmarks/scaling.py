@@ -12,8 +12,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import sgfi
 from benchmarks.common import parser, table, write
-from sgfi.calibration import _Job, _waves
 from sgfi.calibration.memory import as_bytes, readable
+from sgfi.calibration.schedule import Job
 from sgfi.spectral import Moments
 from sgfi.spectral.quantise import Layout
 
@@ -77,6 +77,7 @@ class _NoData:
     """In place of batches: the scheduler asks for none."""
 
     sizes: tuple[int, ...] = ()
+    samples = 0
 
 
 def carried(name: str, given: Any) -> dict[str, Any]:
@@ -148,8 +149,8 @@ def counted(plan: sgfi.Plan, x: torch.Tensor) -> tuple[float, int]:
 
 def passes(plan: sgfi.Plan, room: int) -> dict[str, Any]:
     """How the scheduler would go over the data within a memory bound."""
-    job = _Job(plan, _NoData(), 0.01, "true", 2, int(room))  # type: ignore[arg-type]
-    waves = _waves(job, list(reversed(plan.fitted)))
+    job = Job(plan, _NoData(), 0.01, "true", 2, int(room))  # type: ignore[arg-type]
+    waves = job.waves(list(reversed(plan.fitted)))
     turns = [max(len(job.chunks(name)) for name in wave) for wave in waves]
     online = 1 + 2 * sum(len(job.chunks(name)) for name in plan.fitted)
     repeats = sum(turn * len(wave) for turn, wave in zip(turns, waves, strict=True)) / len(plan.fitted)

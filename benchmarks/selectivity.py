@@ -31,15 +31,15 @@ def main() -> None:
     rows, results = [], {}
     for mode, setting in MODES.items():
         family = sgfi.calibrate(plan, list(fit.split(32)), progress=False, **setting)
-        found = {
+        scores = {
             "pixel_cosine": float(pixel_cosine(sgfi.invert(family, held).value, held).mean()),
             "cells_first": likeness(family, x, cells, "first"),
             "cells_final": likeness(family, x, cells, "final"),
             "channels_first": likeness(family, x, channels, "first"),
             "channels_final": likeness(family, x, channels, "final"),
         }
-        results[mode] = setting | found
-        rows.append([mode, *found.values()])
+        results[mode] = setting | scores
+        rows.append([mode, *scores.values()])
         head = ["calibration", "pixel cosine", "cells, first", "cells, final", "channels, first", "channels, final"]
         write("selectivity", {**vars(given), "results": results}, table(head, rows))
     results["raw"] = {"cells": likeness(family, x, cells, "raw"), "channels": likeness(family, x, channels, "raw")}
@@ -48,8 +48,8 @@ def main() -> None:
 
 def likeness(family: sgfi.MapFamily, x: Tensor, queries: list[sgfi.Query], stage: str) -> float:
     """Mean absolute cosine between the inverses of two different queries on one image (sign left aside)."""
-    found = torch.stack([one.value for one in sgfi.sweep(family, x, queries, stage=stage)])  # (Q, B, ...)
-    rows = torch.nn.functional.normalize(found.flatten(2).transpose(0, 1).double(), dim=-1)  # (B, Q, P)
+    values = torch.stack([inverse.value for inverse in sgfi.sweep(family, x, queries, stage=stage)])  # (Q, B, ...)
+    rows = torch.nn.functional.normalize(values.flatten(2).transpose(0, 1).double(), dim=-1)  # (B, Q, P)
     alike = (rows @ rows.transpose(1, 2)).abs()
     count = len(queries)
     return float((alike.sum((1, 2)) - count).mean() / (count * count - count))

@@ -48,16 +48,16 @@ def main() -> None:
     head += ["lowest change", "inversion, batch 1", "batch 8"]
     full = results["full"]
     rows = []
-    for precision, found in results.items():
-        found["times_smaller"] = complex64 / found["bytes"]
-        change = min(found["cosine"][name] - full["cosine"][name] for name in targets)
-        times = [found["milliseconds"][batch] / full["milliseconds"][batch] for batch in (1, 8)]
+    for precision, measured in results.items():
+        measured["times_smaller"] = complex64 / measured["bytes"]
+        change = min(measured["cosine"][name] - full["cosine"][name] for name in targets)
+        times = [measured["milliseconds"][batch] / full["milliseconds"][batch] for batch in (1, 8)]
         rows.append(
             [
                 precision,
-                f"{found['bytes'] / 2**20:.1f} MiB",
-                f"{found['times_smaller']:.2f}x",
-                *(f"{value:.4f}" for value in found["cosine"].values()),
+                f"{measured['bytes'] / 2**20:.1f} MiB",
+                f"{measured['times_smaller']:.2f}x",
+                *(f"{value:.4f}" for value in measured["cosine"].values()),
                 f"{change:+.4f}",
                 *(f"{ratio:.2f}x" for ratio in times),
             ]

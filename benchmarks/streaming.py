@@ -49,23 +49,23 @@ def main() -> None:
             where = Path(folder) / precision
             if not where.exists():
                 sgfi.save(family, where, precision=precision)
-            told = {"precision": precision, "streamed": stream}
+            record = {"precision": precision, "streamed": stream}
             for question in ("measure", "limited"):
-                told |= in_a_process(where, f"{question}:{int(stream)}")
-            results.append(told)
+                record |= in_a_process(where, f"{question}:{int(stream)}")
+            results.append(record)
     base = results[0]["warm_seconds"]
     head = ["maps", "family on disk", "resident while inverting", f"works within {given.limit}", "time, in page cache"]
     head.append("time, from disk")
     rows = [
         [
-            f"{one['precision']}, {'streamed' if one['streamed'] else 'loaded'}",
-            readable(one["family_bytes"]),
-            readable(one["resident_bytes"]),
-            "yes" if one["works"] else "no",
-            f"{one['warm_seconds'] / base:.2f}x",
-            f"{one['cold_seconds'] / base:.2f}x",
+            f"{result['precision']}, {'streamed' if result['streamed'] else 'loaded'}",
+            readable(result["family_bytes"]),
+            readable(result["resident_bytes"]),
+            "yes" if result["works"] else "no",
+            f"{result['warm_seconds'] / base:.2f}x",
+            f"{result['cold_seconds'] / base:.2f}x",
         ]
-        for one in results
+        for result in results
     ]
     write("streaming", {**vars(given), "results": results}, table(head, rows))
 
@@ -76,15 +76,15 @@ def existing(given: Any) -> None:
     results = [{"batch": batch, **in_a_process(folder, str(batch))} for batch in given.batches]
     rows = [
         [
-            one["batch"],
-            readable(one["family_bytes"]),
-            readable(one["memory_bytes"]),
-            readable(one["resident_bytes"]),
-            f"{one['seconds']:.1f}",
-            f"{readable(one['family_bytes'] / one['seconds'])}/s",
-            f"{one['seconds'] / one['floor_seconds']:.1f}x",
+            result["batch"],
+            readable(result["family_bytes"]),
+            readable(result["memory_bytes"]),
+            readable(result["resident_bytes"]),
+            f"{result['seconds']:.1f}",
+            f"{readable(result['family_bytes'] / result['seconds'])}/s",
+            f"{result['seconds'] / result['floor_seconds']:.1f}x",
         ]
-        for one in results
+        for result in results
     ]
     head = ["batch", "family on disk", "memory of the machine", "resident while inverting", "one inversion (s)"]
     head += ["maps read at", "times the floor without maps"]
@@ -128,14 +128,14 @@ def planned(given: Any) -> sgfi.Plan:
 def invented(plan: sgfi.Plan) -> sgfi.MapFamily:
     """Maps of the right shapes: their values change neither memory nor time, and fitting them would take long."""
 
-    def one(name: str) -> WienerMap:
+    def invented(name: str) -> WienerMap:
         boundary = plan.boundary[name]
         shape = (boundary.partition.count, boundary.channels, boundary.channels)
         gain = 1e-3 * torch.randn(shape, dtype=boundary.basis.dtype(torch.float32))
         sources = torch.zeros(shape[0], 1, shape[2], *([2] if gain.is_complex() else []), dtype=torch.float16)
         return WienerMap(boundary.basis, boundary.partition, boundary.operator, {"gain": gain, "sources": sources})
 
-    maps = {name: (one(name), one(name)) for name in plan.fitted}
+    maps = {name: (invented(name), invented(name)) for name in plan.fitted}
     return sgfi.MapFamily(plan, maps, 0.01, "true", 2, plan.graph.fingerprint)
 
 
@@ -206,8 +206,8 @@ def resident() -> int:
 
 def _status(key: str) -> int:
     with open("/proc/self/status") as lines:
-        told = dict(line.split(":", 1) for line in lines)
-    return int(told[key].split()[0]) * 1024
+        fields = dict(line.split(":", 1) for line in lines)
+    return int(fields[key].split()[0]) * 1024
 
 
 def _reset_peak() -> None:

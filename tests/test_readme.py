@@ -16,9 +16,9 @@ README = Path(__file__).resolve().parents[1] / "README.md"
 
 def example() -> str:
     """The first Python block of the README."""
-    found = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    return found.group(1)
+    block = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    return block.group(1)
 
 
 def test_the_example_is_short() -> None:
@@ -31,11 +31,11 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     space: dict = {}
     exec(compile(example(), str(README), "exec"), space)
-    assert space["found"].value.shape == space["x"].shape
-    assert torch.isfinite(space["found"].value).all()
-    assert set(space["found"].states) == set(space["plan"].boundaries)
+    assert space["inverse"].value.shape == space["x"].shape
+    assert torch.isfinite(space["inverse"].value).all()
+    assert set(space["inverse"].states) == set(space["plan"].boundaries)
     with Image.open(tmp_path / "inverses.png") as picture:
         assert min(picture.size) > 300
     again = sgfi.load(tmp_path / "maps" / "lite0", space["loaded"].model)
-    found = sgfi.invert(again, space["x"], channels=[3, 17], coords=[(2, 3)])
-    assert torch.allclose(found.value, space["found"].value, atol=1e-5)
+    inverse = sgfi.invert(again, space["x"], channels=[3, 17], coords=[(2, 3)])
+    assert torch.allclose(inverse.value, space["inverse"].value, atol=1e-5)

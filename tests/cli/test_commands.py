@@ -39,6 +39,17 @@ def test_help_has_an_example(sgfi_command, command: str) -> None:
     assert outcome.code == 0 and "Example" in outcome.out and f"sgfi {command}" in outcome.out
 
 
+@pytest.mark.parametrize("command", ["invert", "atlas", "evaluate"])
+def test_help_shows_the_whole_query_syntax(sgfi_command, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "240")
+    assert "<node>[:<channels>][@<coords>], for example" in sgfi_command(command, "--help").out
+
+
+def test_version(sgfi_command) -> None:
+    outcome = sgfi_command("--version")
+    assert outcome.code == 0 and outcome.out == f"sgfi {sgfi.__version__}\n"
+
+
 @pytest.mark.parametrize(
     "words", [["nonsense"], ["graph"], ["invert", "--nonsense"], ["atlas", "a", "b", "--kind", "c"]]
 )

@@ -13,12 +13,12 @@ from sgfi.errors import StoreError
 
 
 @pytest.fixture(scope="module")
-def settings(model: str) -> demo.Settings:
-    return demo.Settings(model=model, size=8, crops=16, depths=2, target="three", boundaries=("one", "add"))
+def settings(model: str) -> demo.DemoSettings:
+    return demo.DemoSettings(model=model, size=8, crops=16, depths=2, target="three", boundaries=("one", "add"))
 
 
 @pytest.fixture(scope="module")
-def ran(settings: demo.Settings, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ran(settings: demo.DemoSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("demo") / "out"
     report = demo.run(out, settings, progress=False)
     assert report == out / "report.html"
@@ -44,17 +44,17 @@ def test_report_has_every_figure_twice_and_nothing_from_outside(ran: Path) -> No
     assert "sgfi calibrate torchvision:resnet18" in page and "CC BY 2.0" in page
 
 
-def test_running_again_reuses_the_maps(ran: Path, settings: demo.Settings) -> None:
+def test_running_again_reuses_the_maps(ran: Path, settings: demo.DemoSettings) -> None:
     manifest = ran / settings.folder / "manifest.json"
     before, numbers = manifest.stat().st_mtime_ns, json.loads((ran / "results.json").read_text())["results"]
     demo.run(ran, settings, progress=False)
     again = json.loads((ran / "results.json").read_text())
     assert manifest.stat().st_mtime_ns == before and again["reused_maps"] is True
     assert again["results"] == numbers
-    assert any("reused" in line for line in demo.told(ran))
+    assert any("reused" in line for line in demo.summary(ran))
 
 
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, settings: demo.Settings) -> None:
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, settings: demo.DemoSettings) -> None:
     (tmp_path / "thesis.tex").write_text("mine")
     with pytest.raises(StoreError, match="--force"):
         demo.run(tmp_path, settings, progress=False)
@@ -62,17 +62,17 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, settings: demo
 
 
 def test_the_command_runs_it_with_its_defaults(sgfi_command, tmp_path: Path, monkeypatch) -> None:
-    asked: list[tuple[Path, demo.Settings]] = []
+    asked: list[tuple[Path, demo.DemoSettings]] = []
 
-    def run(out: Path, settings: demo.Settings, **_: object) -> Path:
+    def run(out: Path, settings: demo.DemoSettings, **_: object) -> Path:
         asked.append((out, settings))
         return out / "report.html"
 
     monkeypatch.setattr(demo, "run", run)
-    monkeypatch.setattr(demo, "told", lambda _: ["pixel cosine 0.5"])
+    monkeypatch.setattr(demo, "summary", lambda _: ["pixel cosine 0.5"])
     outcome = sgfi_command("demo", "--out", tmp_path / "d")
     assert outcome.code == 0 and outcome.out.strip().endswith("report.html")
-    assert asked == [(tmp_path / "d", demo.Settings())]
+    assert asked == [(tmp_path / "d", demo.DemoSettings())]
     (tmp_path / "busy").mkdir()
     monkeypatch.undo()
     (tmp_path / "busy" / "file").write_text("mine")
@@ -93,3 +93,10 @@ def test_the_deepest_map_with_enough_cells_is_asked_for_coordinates() -> None:
             return nodes[name]
 
     assert demo.coordinate_target(Family()) == "b"
+
+
+def test_earlier_names_still_work() -> None:
+    with pytest.warns(DeprecationWarning, match="DemoSettings"):
+        assert demo.Settings is demo.DemoSettings
+    with pytest.warns(DeprecationWarning, match="summary"):
+        assert demo.told is demo.summary

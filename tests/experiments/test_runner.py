@@ -14,7 +14,7 @@ from sgfi.errors import DataError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result
 from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
-from sgfi.experiments.measures.registry import batches, measure
+from sgfi.experiments.measures.registry import evaluation_batches, measure
 from sgfi.experiments.page import results_page
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
@@ -85,11 +85,11 @@ def test_samples_are_seeded_and_disjoint_by_contents(room: Path, tmp_path: Path)
     source, copies = open_source(room / "photos", loaded), open_source(tmp_path, loaded)
     options = {"counts": (12, 5), "seeds": (123, 456), "batch": 4}
     fit, held = draw(source, copies, loaded, **options)
-    assert not set(fit.marks) & set(held.marks) and len(fit.places) == 12 and len(held.places) == 5
+    assert not set(fit.marks) & set(held.marks) and len(fit.indices) == 12 and len(held.indices) == 5
     again, _ = draw(source, copies, loaded, **options)
-    assert again.places == fit.places and again.digest == fit.digest
+    assert again.indices == fit.indices and again.digest == fit.digest
     more, same = draw(source, copies, loaded, **(options | {"counts": (15, 5)}))
-    assert more.places[:12] == fit.places and same.places == held.places  # sizes are nested, evaluation stays
+    assert more.indices[:12] == fit.indices and same.indices == held.indices  # sizes are nested, evaluation stays
     both, _ = draw(source, copies, loaded, **options, mirror=True)
     assert both.digest != fit.digest and both.as_dict()["mirrored"] and sum(map(len, both.batches)) == 24
     with pytest.raises(DataError, match="16 calibration inputs"):
@@ -105,7 +105,7 @@ def test_pictures_and_arrays_are_sources_too(room: Path, tmp_path: Path) -> None
         source = open_source(tmp_path / name, loaded)
         fit, held = draw(source, source, loaded, counts=(4, 3), seeds=(1, 2), batch=2)
         assert [x.shape for x in held.batches] == [(2, 3, 8, 8), (1, 3, 8, 8)]
-        assert not set(fit.places) & set(held.places)
+        assert not set(fit.indices) & set(held.indices)
     np.savez(tmp_path / "c.npz", pictures=np.zeros(3))
     for wrong in ("c.npz", "d.npz"):
         with pytest.raises(DataError):
@@ -114,7 +114,7 @@ def test_pictures_and_arrays_are_sources_too(room: Path, tmp_path: Path) -> None
 
 def test_a_last_batch_of_one_joins_its_neighbour(ran: Ran, toy: Callable[..., Experiment], room: Path) -> None:
     case = Bench(room / "work" / "families").case("a", toy("topology").settings("local"))  # 5 images in batches of 4
-    assert [len(x) for x in batches(case)] == [5] and [len(x) for x in batches(case, 3)] == [3]
+    assert [len(x) for x in evaluation_batches(case)] == [5] and [len(x) for x in evaluation_batches(case, 3)] == [3]
 
 
 def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

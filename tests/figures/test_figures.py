@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +19,12 @@ import sgfi
 from sgfi import figures
 from sgfi.errors import QueryError, StoreError
 from sgfi.figures.atlases import spread_coords, strongest_channels
+from sgfi.figures.coordinates import query_atlas
 from sgfi.figures.grids import Cell, Grid, cell_mark, draw_grid
 from sgfi.figures.style import DARK, png
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Query, depth_targets
+from sgfi.inversion import Estimator, Query, depth_targets
+from tests.estimators import Backpropagation
 
 PREPARED = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
 
@@ -58,7 +61,8 @@ def pictures(figure: Figure) -> list[np.ndarray]:
     return [np.asarray(image.get_array()) for axes in figure.axes for image in axes.images]
 
 
-def all_figures(family: sgfi.MapFamily, x: torch.Tensor) -> Iterator[Figure]:
+def atlases(family: Estimator, x: torch.Tensor) -> Iterator[Figure]:
+    """Every figure that any estimator can fill."""
     shown = {"preprocessing": PREPARED}
     yield figures.depth_ladder(family, x, names=["a", "b"], **shown)
     yield figures.stage_comparison(family, x, names=["a", "b"], **shown)
@@ -68,6 +72,10 @@ def all_figures(family: sgfi.MapFamily, x: torch.Tensor) -> Iterator[Figure]:
     yield figures.coordinate_grid(family, x[:1], [(0, 1), (3, 3)], **shown)
     yield figures.image_grid(family, x, Query("two", (1,)), **shown)
     yield figures.zero_target(family, x, **shown)
+
+
+def all_figures(family: sgfi.MapFamily, x: torch.Tensor) -> Iterator[Figure]:
+    yield from atlases(family, x)
     yield figures.boundary_dag(family.plan)
 
 
@@ -175,6 +183,29 @@ def test_choices_of_targets_channels_and_coordinates(family, x) -> None:
     assert len(spread_coords((3,), 10)) == 3
     with pytest.raises(QueryError):
         spread_coords((), 3)
+
+
+def test_an_atlas_takes_an_estimator_without_maps(family, x) -> None:
+    plain = Backpropagation(family.graph, ("one", "two"))
+    assert not hasattr(plain, "plan")
+    assert len(list(atlases(plain, x))) == 8
+    assert strongest_channels(plain, x[:1], None, 2) == strongest_channels(family, x[:1], None, 2)
+    raw = sgfi.invert(family, x, stage="raw").value  # plain backpropagation is what a family calls raw
+    assert torch.allclose(sgfi.invert(plain, x).value, raw, atol=1e-6)
+    board = np.nan_to_num(pictures(query_atlas(plain, x[:1], ["two"]))[-1], nan=0.5)
+    assert board.shape == (4 * 10 - 2, 4 * 10 - 2) and np.ptp(board) == 1
+
+
+def test_a_look_and_its_fields_say_the_same(family, x) -> None:
+    look = figures.Look(view="signed", share="all", columns=2, preprocessing=PREPARED)
+    whole = figures.channel_grid(family, x[:1], [0, 1, 2], look=look)
+    fields = figures.channel_grid(
+        family, x[:1], [0, 1, 2], view="signed", share="all", columns=2, preprocessing=PREPARED
+    )
+    mixed = figures.channel_grid(family, x[:1], [0, 1, 2], look=replace(look, columns=4), columns=2)
+    assert png(whole) == png(fields) == png(mixed) != png(figures.channel_grid(family, x[:1], [0, 1, 2]))
+    with pytest.raises(TypeError, match="colums"):
+        figures.channel_grid(family, x[:1], [0], colums=2)
 
 
 def test_one_input_at_a_time_for_query_grids(family, x) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from sgfi.errors import DataError
 from sgfi.figures.style import ACCENT, png
-from sgfi.figures.tokens import CUE, Strip, curves, dot_intervals, position_matrices, token_strips
+from sgfi.figures.tokens import CUE, Strip, curves, position_matrices, token_strips
 
 
 def test_a_strip_marks_cue_and_query() -> None:
@@ -23,8 +23,7 @@ def test_a_strip_marks_cue_and_query() -> None:
         token_strips([strip, Strip(["a"], [1.0])])
 
 
-def test_matrices_intervals_and_curves() -> None:
-    told = {"mean": 0.1, "low": 0.0, "high": 0.2}
+def test_matrices_and_curves() -> None:
+    interval = {"mean": 0.1, "low": 0.0, "high": 0.2}
     assert "0.500" in position_matrices({"paper": [[0.5, 0.5], [0, 1]]}).axes[0].get_title()
-    assert len(dot_intervals({"a": {"x": told, "y": told}, "b": {"x": told}}).axes) == 2
-    assert len(curves({"one": {8: told, 16: told}, "two": {8: {"mean": 1.0}}}, "k", "drop").axes[0].lines) == 3
+    assert len(curves({"one": {8: interval, 16: interval}, "two": {8: {"mean": 1.0}}}, "k", "drop").axes[0].lines) == 3

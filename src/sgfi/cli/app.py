@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+import sgfi
 from sgfi.cli import (
     calibration,
     coordinates,
@@ -19,13 +22,29 @@ from sgfi.cli import (
 
 app = typer.Typer(
     name="sgfi",
-    help="What does this internal feature, on this input, look like in the input domain?",
     epilog="Exit codes: 0 done, 2 wrong use, 3 data or model unreadable, 4 plan, 5 query, 6 maps, "
     "7 calibration, 8 disk, 130 interrupted. Start with: sgfi demo",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"sgfi {sgfi.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What does this internal feature, on this input, look like in the input domain?"""
+
+
 app.command()(inspection.graph)
 app.command()(inspection.plan)
 app.command()(calibration.calibrate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
@@ -26,12 +26,12 @@ from sgfi.cli.decisions import (
     read_experiment,
     shown_inputs,
     studied_inputs,
-    told_command,
+    typed_command,
     write_json,
 )
 from sgfi.cli.loading import OpenFamily, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.decisions import CoordinateSettings, coordinate_study
+from sgfi.decisions import CoordinateSettings, CoordinateStudy, coordinate_study
 
 
 @command
@@ -54,7 +54,7 @@ def coordinates(
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Invert every token or cell on its own, tell where each inverse stands, and zero every cell of the original.
+    """Invert every token or cell on its own, measure its support, and zero every cell of the original.
 
     Writes results.json, tables.md, queries.png, support.png and cells.png. No inverse is fed back to the model.
 
@@ -75,16 +75,16 @@ def coordinates(
     means = calibration_means(opened, maps, calibration, batch_size, quiet) if needed else None
     x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
     started = time.monotonic()
-    found = coordinate_study(opened.family, x, settings, means, names, progress=not quiet)
-    told = found.as_dict()
+    study = coordinate_study(opened.family, x, settings, means, names, progress=not quiet)
+    record = study.as_dict()
     seconds = round(time.monotonic() - started, 1)
     folder.mkdir(parents=True, exist_ok=True)
-    head = {"command": told_command(), "maps": str(maps), "data": str(data), "model": model_name(opened)}
-    write_json(folder / "results.json", {**head, "seconds": seconds, "study": told})
-    (folder / "tables.md").write_text(f"`{told_command()}`\n\n{found.tables()}\n", encoding="utf-8")
-    _draw(opened, x, names, found, settings, folder, show)
-    typer.echo(found.tables())
-    say(f"{told['inversions']} inversions and {told['interventions']} interventions in {seconds} s", quiet)
+    head = {"command": typed_command(), "maps": str(maps), "data": str(data), "model": model_name(opened)}
+    write_json(folder / "results.json", {**head, "seconds": seconds, "study": record})
+    (folder / "tables.md").write_text(f"`{typed_command()}`\n\n{study.tables()}\n", encoding="utf-8")
+    _draw(opened, x, names, study, settings, folder, show)
+    typer.echo(study.tables())
+    say(f"{record['inversions']} inversions and {record['interventions']} interventions in {seconds} s", quiet)
     typer.echo(str(folder))
 
 
@@ -92,7 +92,7 @@ def _draw(
     opened: OpenFamily,
     x: torch.Tensor,
     names: list[str],
-    found: Any,
+    study: CoordinateStudy,
     settings: CoordinateSettings,
     folder: Path,
     show: Path | None,
@@ -101,7 +101,7 @@ def _draw(
     from sgfi.figures.coordinates import cell_decisions, query_atlas, support_matrices
 
     prepared = opened.loaded.preprocessing
-    depths = [one.node for one in found.depths]
+    depths = [depth.node for depth in study.depths]
     pictures, shown = shown_inputs(opened, x, names, show)
     if settings.inversions:
         title = f"Coordinate queries of {model_name(opened)}: {shown[0]}"
@@ -115,18 +115,18 @@ def _draw(
             preprocessing=prepared,
         )
         save_figure(atlas, folder / "queries.png", overwrite=True)
-        save_figure(support_matrices(found), folder / "support.png", overwrite=True)
+        save_figure(support_matrices(study), folder / "support.png", overwrite=True)
     if settings.interventions:
         chosen = depths[len(depths) // 2]
-        drawn = found if show is None else _alone(opened, pictures, shown, settings, found)
+        drawn = study if show is None else _shown_alone(opened, pictures, shown, settings, depths)
         rows = range(len(pictures))
         figure = cell_decisions(opened.family, pictures, drawn, chosen, images=rows, preprocessing=prepared)
         save_figure(figure, folder / "cells.png", overwrite=True)
 
 
-def _alone(
-    opened: OpenFamily, pictures: torch.Tensor, names: list[str], settings: CoordinateSettings, found: Any
-) -> Any:
+def _shown_alone(
+    opened: OpenFamily, pictures: torch.Tensor, names: list[str], settings: CoordinateSettings, depths: list[str]
+) -> CoordinateStudy:
     """A study of the shown pictures alone, for a figure without the studied images."""
-    one = replace(settings, inversions=False, protocol="zero", depths=tuple(depth.node for depth in found.depths))
-    return coordinate_study(opened.family, pictures, one, names=names)
+    changed = replace(settings, inversions=False, protocol="zero", depths=tuple(depths))
+    return coordinate_study(opened.family, pictures, changed, names=names)

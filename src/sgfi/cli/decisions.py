@@ -15,7 +15,7 @@ import typer
 from sgfi.cli import options
 from sgfi.cli.loading import OpenFamily, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.decisions import DecisionSettings, activation_means, gate, load_means, save_means, study
+from sgfi.decisions import DecisionSettings, Gate, Study, activation_means, gate, load_means, save_means, study
 from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
@@ -33,7 +33,7 @@ Correct = Annotated[
     bool,
     typer.Option(help="Only images whose folder is named by the number of the class the model predicts."),
 ]
-Count = Annotated[int, typer.Option(help="Use so many inputs.")]
+Count = Annotated[int, typer.Option(help="Use this many inputs.")]
 Show = Annotated[
     Path | None, typer.Option(help="Image or folder of images for the figures; default: the first inputs studied.")
 ]
@@ -52,7 +52,7 @@ def decide(
     experiment: Experiment = None,
     depth: Depth = None,
     sizes: Annotated[str | None, typer.Option(help="Group sizes, such as 1,4,8,16.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Random groups an image.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Random groups per image.")] = None,
     count: Count = 16,
     correct: Correct = False,
     show: Show = None,
@@ -87,31 +87,31 @@ def decide(
     means = calibration_means(opened, maps, calibration, batch_size, quiet) if "mean" in settings.protocols else None
     x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
     started = time.monotonic()
-    found = study(opened.family, x, means, settings, names, progress=not quiet)
-    judged = gate(found)
+    outcome = study(opened.family, x, means, settings, names, progress=not quiet)
+    signed = gate(outcome)
     seconds = round(time.monotonic() - started, 1)
     record = {
-        "command": told_command(),
+        "command": typed_command(),
         "maps": str(maps),
         "data": str(data),
         "model": model_name(opened),
         "seconds": seconds,
-        "gate": judged.as_dict(),
-        "deletion": curve_summary(found),
-        "study": found.as_dict(),
+        "gate": signed.as_dict(),
+        "deletion": curve_summary(outcome),
+        "study": outcome.as_dict(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "results.json", record)
-    text = f"`{told_command()}`\n\n{judged.summary()}\n\n{judged.table()}\n"
+    text = f"`{typed_command()}`\n\n{signed.summary()}\n\n{signed.table()}\n"
     (folder / "gate.md").write_text(text, encoding="utf-8")
-    _draw(opened, x, found, judged, folder / "atlas.png", show, names)
-    typer.echo(judged.summary())
-    say(f"{len(x)} inputs, {found.as_dict()['interventions']} interventions in {seconds} s", quiet)
+    _draw(opened, x, outcome, signed, folder / "atlas.png", show, names)
+    typer.echo(signed.summary())
+    say(f"{len(x)} inputs, {outcome.as_dict()['interventions']} interventions in {seconds} s", quiet)
     typer.echo(str(folder))
 
 
 def _draw(
-    opened: OpenFamily, x: torch.Tensor, found: Any, judged: Any, path: Path, show: Path | None, names: list[str]
+    opened: OpenFamily, x: torch.Tensor, outcome: Study, signed: Gate, path: Path, show: Path | None, names: list[str]
 ) -> None:
     from sgfi.figures import save_figure
     from sgfi.figures.decisions import decision_atlas
@@ -119,7 +119,7 @@ def _draw(
     pictures, shown = shown_inputs(opened, x, names, show)
     title = f"Decision atlas of {model_name(opened)}: {shown[0]}; effects over {len(x)} images"
     figure = decision_atlas(
-        opened.family, pictures[:1], found, judged, title=title, preprocessing=opened.loaded.preprocessing
+        opened.family, pictures[:1], outcome, signed, title=title, preprocessing=opened.loaded.preprocessing
     )
     save_figure(figure, path, overwrite=True)
 
@@ -142,8 +142,8 @@ def read_experiment(path: Path | None) -> dict[str, Any]:
 def calibration_means(
     opened: OpenFamily, maps: Path, calibration: Path | None, batch_size: int, quiet: bool
 ) -> dict[str, torch.Tensor]:
-    """The means beside the maps; collected from the calibration data when they are not there."""
-    fingerprint = opened.family.plan.graph.fingerprint
+    """The means kept beside the maps; collected from the calibration data where there are none."""
+    fingerprint = opened.family.graph.fingerprint
     if calibration is None or (maps / FILE).is_file():
         return load_means(maps, fingerprint)
     limit = opened.family.samples
@@ -166,11 +166,11 @@ def studied_inputs(
         return torch.cat(list(batches))[:count], batches.names[:count]
     labels = class_numbers(batches)
     kept: list[tuple[torch.Tensor, str]] = []
-    for place, x in _placed(batches):
-        tops = read_decision(opened.family.plan.graph, x, output).top.tolist()
+    for start, x in _numbered(batches):
+        tops = read_decision(opened.family.graph, x, output).top.tolist()
         for i, top in enumerate(tops):
-            if top == labels[place + i] and len(kept) < count:
-                kept.append((x[i], batches.names[place + i]))
+            if top == labels[start + i] and len(kept) < count:
+                kept.append((x[i], batches.names[start + i]))
         if len(kept) == count:
             break
     if len(kept) < count:
@@ -211,17 +211,18 @@ def write_json(path: Path, record: dict[str, Any]) -> None:
     path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def told_command() -> str:
+def typed_command() -> str:
     """The command as it was typed, for the record; inside a program, the command's name."""
     words = sys.argv[1:] if sys.argv and Path(sys.argv[0]).name in ("sgfi", "-c", "__main__.py") else []
     return " ".join(["sgfi", *words])
 
 
-def _placed(batches: Batches) -> Iterator[tuple[int, torch.Tensor]]:
-    place = 0
+def _numbered(batches: Batches) -> Iterator[tuple[int, torch.Tensor]]:
+    """Every batch with the number of its first input."""
+    start = 0
     for x in batches:
-        yield place, x
-        place += len(x)
+        yield start, x
+        start += len(x)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -30,12 +30,12 @@ def demo(
     """
     from sgfi import demo as demonstration
 
-    settings = demonstration.Settings(size=size, crops=crops, seed=seed)
+    settings = demonstration.DemoSettings(size=size, crops=crops, seed=seed)
     say("EfficientNet-Lite0 on photographs from scikit-image, scikit-learn and matplotlib", quiet)
     try:
         report = demonstration.run(out, settings, progress=not quiet, force=force)
     except KeyboardInterrupt as error:
-        raise Interrupted("Interrupted. Run sgfi demo again to go on from the last finished node.") from error
-    for line in demonstration.told(out):
+        raise Interrupted("Interrupted. Run sgfi demo again to resume after the last finished node.") from error
+    for line in demonstration.summary(out):
         say(line, quiet)
     typer.echo(str(report))

@@ -22,7 +22,7 @@ def evaluate(
     maps: options.Maps,
     data: Annotated[Path, typer.Argument(help="Held-out inputs: folder, array or text file.")],
     query: Annotated[list[str] | None, typer.Option(help=options.QUERY_HELP)] = None,
-    depths: Annotated[int, typer.Option(help="Without --query: so many target depths.")] = 1,
+    depths: Annotated[int, typer.Option(help="Without --query: number of target depths.")] = 1,
     out: Annotated[Path, typer.Option(help="JSON file for every number.")] = Path("results.json"),
     limit: options.Limit = None,
     batch_size: options.BatchSize = 16,
@@ -42,17 +42,17 @@ def evaluate(
       sgfi evaluate maps/resnet18 heldout/ --query layer3.1.add:17 --query layer3.1.add
     """
     options.free_path(out, force)
-    asked = [Query.parse(text) for text in query or []]
+    queries = [Query.parse(text) for text in query or []]
     opened = open_family(maps, model, weights)
-    if not asked:
-        asked = [Query(name) for name in depth_targets(opened.family, depths)[-depths:]]
+    if not queries:
+        queries = [Query(name) for name in depth_targets(opened.family, depths)[-depths:]]
     batches = open_data(data, opened.loaded, batch_size, limit)
     fitted_on = dict(opened.manifest.get("provenance") or {}).get("data", {}).get("digest")
     described = batches.describe()
     if fitted_on == described["digest"]:
         say("warning: these are the inputs the maps were fitted on; the numbers flatter them")
     started = time.monotonic()
-    results = measure(opened.family, batches, asked, progress=not quiet)
+    results = measure(opened.family, batches, queries, progress=not quiet)
     record = {
         "maps": str(maps),
         "data": {"path": str(data), **described},

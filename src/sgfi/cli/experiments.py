@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from sgfi.cli import options
-from sgfi.cli.decisions import told_command
+from sgfi.cli.decisions import typed_command
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError, StoreError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result, run
@@ -22,10 +22,12 @@ With = Annotated[
 ]
 Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as calibration.ridge=0.03; repeat it.")]
 Spec = Annotated[str | None, typer.Option("--model", help="Model of every variant that names none of its own.")]
-Data = Annotated[Path | None, typer.Option(help="Images to calibrate on; without --held-out also to evaluate on.")]
-HeldOut = Annotated[Path | None, typer.Option(help="Images to evaluate on. Default: others of --data.")]
-Fit = Annotated[int | None, typer.Option("--fit", help="Calibration images.")]
-Evaluate = Annotated[int | None, typer.Option("--evaluate", help="Evaluation images.")]
+Data = Annotated[
+    Path | None, typer.Option(help="Images or text to calibrate on, and without --held-out to evaluate on.")
+]
+HeldOut = Annotated[Path | None, typer.Option(help="Images or text to evaluate on. Default: others of --data.")]
+Fit = Annotated[int | None, typer.Option("--fit", help="Calibration inputs.")]
+Evaluate = Annotated[int | None, typer.Option("--evaluate", help="Evaluation inputs.")]
 
 
 @command
@@ -58,8 +60,8 @@ def show(
 
       sgfi experiment show ridge --model torchvision:resnet18 --set calibration.children=online
     """
-    found = _resolved(name, with_, set_, _given(model, weights, size, data, held_out, fit, evaluate))
-    typer.echo(json.dumps(found.as_dict(), indent=1))
+    experiment = _resolved(name, with_, set_, _given(model, weights, size, data, held_out, fit, evaluate))
+    typer.echo(json.dumps(experiment.as_dict(), indent=1))
 
 
 @command
@@ -82,7 +84,7 @@ def run_(
     quiet: options.Quiet = False,
     force: options.Force = False,
 ) -> None:
-    """Calibrate, measure and write a table with its provenance. Interrupted, the same command goes on.
+    """Calibrate, measure and write a table with its provenance. After an interruption, the same command resumes.
 
     Examples:
 
@@ -99,12 +101,12 @@ def run_(
             experiment,
             work,
             only=variant,
-            command=told_command(),
+            command=typed_command(),
             progress=not quiet,
             say=lambda text: say(text, quiet),
         )
     except KeyboardInterrupt as error:
-        raise Interrupted(f"Interrupted. Finished work is kept in {work}; run the same command to go on.") from error
+        raise Interrupted(f"Interrupted. Finished work is kept in {work}; run the same command to resume.") from error
     _write(result, folder)
     typer.echo(markdown(result))
     typer.echo(str(folder))
@@ -126,19 +128,18 @@ def page(
     preface: Annotated[Path | None, typer.Option(help="Markdown to stand at the head of the page.")] = None,
     force: options.Force = False,
 ) -> None:
-    """One page of all results, beside the paper's numbers, with every claim judged; tables and figures drawn anew."""
+    """One page of all results, beside the paper's numbers, with every claim judged; draws tables and figures again."""
     from sgfi.experiments.page import results_page
 
     options.check_out(out, force, (".md",))
     folders = sorted(file.parent for file in results.glob(f"*/{FILE}"))
     if not folders:
         raise DataError("folders with a result.json", f"none in {results}", "Run sgfi experiment run first.")
-    found = {folder: read_result(folder) for folder in folders}
-    for folder, result in found.items():
+    by_folder = {folder.resolve(): read_result(folder) for folder in folders}
+    for folder, result in by_folder.items():
         _show(result, folder)
-    told = {folder.resolve(): result for folder, result in found.items()}
     head = preface.read_text(encoding="utf-8") if preface is not None else ""
-    out.write_text(results_page(told, out.resolve().parent, told_command(), head), encoding="utf-8")
+    out.write_text(results_page(by_folder, out.resolve().parent, typed_command(), head), encoding="utf-8")
     typer.echo(str(out))
 
 
@@ -152,7 +153,7 @@ def _given(
     evaluate: int | None,
 ) -> dict[str, Any]:
     """The options as changes of the file."""
-    told: dict[str, dict[str, Any]] = {
+    changes: dict[str, dict[str, Any]] = {
         "model": {"spec": model, "weights": weights, "size": size},
         "data": {
             "calibration": data and str(data),
@@ -161,7 +162,7 @@ def _given(
             "evaluation_count": evaluate,
         },
     }
-    return {part: {key: value for key, value in found.items() if value is not None} for part, found in told.items()}
+    return {part: {key: value for key, value in given.items() if value is not None} for part, given in changes.items()}
 
 
 def _resolved(name: str, with_: list[Path] | None, set_: list[str] | None, given: dict[str, Any]) -> Experiment:
@@ -175,16 +176,16 @@ def _setting(text: str) -> dict[str, Any]:
     if not equals or not address:
         raise DataError("a setting such as calibration.ridge=0.03", repr(text), "Write section.key=value.")
     try:
-        found: Any = json.loads(value)
+        setting: Any = json.loads(value)
     except ValueError:
-        found = value
+        setting = value
     for key in reversed(address.split(".")):
-        found = {key: found}
-    return overlay({}, found)
+        setting = {key: setting}
+    return overlay({}, setting)
 
 
 def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:
-    """Results may take the place of the same experiment's, and with ``force`` of another's."""
+    """Results may replace the same experiment's, and with ``force`` another's."""
     file = folder / FILE
     if folder.exists() and not file.is_file() and any(folder.iterdir()):
         raise StoreError("a free folder or one with a result", f"{folder}", "Choose another with --out.")

@@ -12,6 +12,7 @@ import sgfi
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import command, say
+from sgfi.graph import Node
 
 
 @command
@@ -55,7 +56,7 @@ def plan(
     draw: Annotated[Path | None, typer.Option(help="Draw the boundary DAG into this .svg, .png or .pdf file.")] = None,
     force: options.Force = False,
 ) -> None:
-    """Show where repairs would stand: the boundary DAG with axes, bins and children.
+    """Show which nodes would be fitted: the boundary DAG with axes, bins and children.
 
     Examples:
 
@@ -77,7 +78,7 @@ def plan(
         say(f"wrote {draw}")
 
 
-def _draw(planned: Any, path: Path) -> None:
+def _draw(planned: sgfi.Plan, path: Path) -> None:
     if path.suffix == ".svg":
         planned.draw(path)
         return
@@ -86,7 +87,7 @@ def _draw(planned: Any, path: Path) -> None:
     save_figure(boundary_dag(planned), path, overwrite=True)
 
 
-def _node_record(node: Any) -> dict[str, Any]:
+def _node_record(node: Node) -> dict[str, Any]:
     return {
         "name": node.name,
         "op": node.op,

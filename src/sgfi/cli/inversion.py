@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,16 +61,17 @@ def invert(
       sgfi invert maps/resnet18 photos/ --query "layer3.1.add@2,3;4,5" --out cells.safetensors
     """
     options.check_out(out, force, (*options.PICTURES, *options.NUMBERS))
-    asked = Query.parse(query) if query else Query()
+    parsed = Query.parse(query) if query else Query()
     opened = open_family(maps, model, weights)
     x, names = _inputs(opened, data, limit)
     if out.suffix in options.NUMBERS:
-        found = sgfi.invert(opened.family, x, asked.target, asked.channels, asked.coords, stage=stage)
-        _write_numbers(found.value, out)
+        _write_numbers(sgfi.sweep(opened.family, x, [parsed], stage=stage)[0].value, out)
     else:
-        figure = _picture(opened, x, names, asked, stage)
-        _save(figure, out, force)
-    say(f"{len(x)} inputs, query {_shown(opened, asked)}", quiet)
+        from sgfi.figures import image_grid
+
+        prepared = opened.loaded.preprocessing
+        _save(image_grid(opened.family, x, parsed, stage=stage, names=names, preprocessing=prepared), out, force)
+    say(f"{len(x)} inputs, query {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 
@@ -100,83 +100,36 @@ def atlas(
       sgfi atlas maps/resnet18 cat.jpg --kind coords --query "layer3.1.add@2,3;4,5"
     """
     options.check_out(out, force, options.PICTURES)
-    asked = Query.parse(query) if query else Query()
+    parsed = Query.parse(query) if query else Query()
     opened = open_family(maps, model, weights)
     x, names = _inputs(opened, data, limit)
-    figure = ATLASES[kind](opened, x, names, asked, count)
-    _save(figure, out, force)
-    say(f"{kind.value} atlas of {_shown(opened, asked)}", quiet)
+    _save(_drawn(kind, opened, x, names, parsed, count), out, force)
+    say(f"{kind.value} atlas of {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 
-def _depth(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
-    from sgfi.figures.atlases import depth_ladder
+def _drawn(kind: Kind, opened: OpenFamily, x: torch.Tensor, names: list[str], query: Query, count: int) -> Figure:
+    """What the query leaves open is chosen: depths, the strongest channels, coordinates spread over the grid."""
+    from sgfi import figures
+    from sgfi.figures.atlases import spread_coords, strongest_channels
 
-    targets = depth_targets(opened.family, count)
-    prepared = opened.loaded.preprocessing
-    return depth_ladder(opened.family, x, targets, names=names, preprocessing=prepared)
-
-
-def _stages(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
-    from sgfi.figures import stage_comparison
-
-    prepared = opened.loaded.preprocessing
-    return stage_comparison(opened.family, x, asked.target, names=names, preprocessing=prepared)
-
-
-def _channels(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
-    from sgfi.figures.atlases import channel_grid, strongest_channels
-
-    channels = asked.channels or strongest_channels(opened.family, x[:1], asked.target, count)
-    prepared = opened.loaded.preprocessing
-    return channel_grid(opened.family, x[:1], channels, asked.target, preprocessing=prepared)
-
-
-def _groups(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
-    from sgfi.figures import channel_groups
-
-    width = _node(opened, asked).channels
-    channels = list(asked.channels or range(width))
-    groups = [channels[i * len(channels) // count : (i + 1) * len(channels) // count] for i in range(count)]
-    prepared = opened.loaded.preprocessing
-    groups = [group for group in groups if group]
-    return channel_groups(opened.family, x[:1], groups, asked.target, preprocessing=prepared)
-
-
-def _coords(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
-    from sgfi.figures.atlases import coordinate_grid, spread_coords
-
-    node = _node(opened, asked)
-    coords = asked.coords or spread_coords(node.coord_shape, count)
-    prepared = opened.loaded.preprocessing
-    return coordinate_grid(opened.family, x[:1], coords, asked.target, channels=asked.channels, preprocessing=prepared)
-
-
-def _images(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, count: int) -> Figure:
-    return _picture(opened, x, names, asked, "final")
-
-
-ATLASES: dict[Kind, Callable[[OpenFamily, torch.Tensor, list[str], Query, int], Figure]] = {
-    Kind.depth: _depth,
-    Kind.stages: _stages,
-    Kind.channels: _channels,
-    Kind.groups: _groups,
-    Kind.coords: _coords,
-    Kind.images: _images,
-}
-
-
-def _picture(opened: OpenFamily, x: torch.Tensor, names: list[str], asked: Query, stage: str) -> Figure:
-    from sgfi.figures import image_grid
-
-    return image_grid(
-        opened.family,
-        x,
-        asked,
-        stage=stage,
-        names=names,
-        preprocessing=opened.loaded.preprocessing,
-    )
+    estimator, target, node = opened.family, query.target, opened.family.node(query.target)
+    shown: dict[str, Any] = {"preprocessing": opened.loaded.preprocessing}
+    if kind is Kind.depth:
+        return figures.depth_ladder(estimator, x, depth_targets(estimator, count), names=names, **shown)
+    if kind is Kind.stages:
+        return figures.stage_comparison(estimator, x, target, names=names, **shown)
+    if kind is Kind.channels:
+        channels = query.channels or strongest_channels(estimator, x[:1], target, count)
+        return figures.channel_grid(estimator, x[:1], channels, target, **shown)
+    if kind is Kind.groups:
+        channels = query.channels or tuple(range(node.channels))
+        groups = [channels[i * len(channels) // count : (i + 1) * len(channels) // count] for i in range(count)]
+        return figures.channel_groups(estimator, x[:1], [group for group in groups if group], target, **shown)
+    if kind is Kind.coords:
+        coords = query.coords or spread_coords(node.coord_shape, count)
+        return figures.coordinate_grid(estimator, x[:1], coords, target, channels=query.channels, **shown)
+    return figures.image_grid(estimator, x, query, names=names, **shown)
 
 
 def _inputs(opened: OpenFamily, data: Path, limit: int | None) -> tuple[torch.Tensor, list[str]]:
@@ -185,12 +138,8 @@ def _inputs(opened: OpenFamily, data: Path, limit: int | None) -> tuple[torch.Te
     return torch.cat(list(batches)), batches.names
 
 
-def _node(opened: OpenFamily, asked: Query) -> Any:
-    return opened.family.plan.graph.nodes[asked.target or opened.family.plan.target]
-
-
-def _shown(opened: OpenFamily, asked: Query) -> str:
-    return str(Query(_node(opened, asked).name, asked.channels, asked.coords))
+def _named(opened: OpenFamily, query: Query) -> Query:
+    return query.toward(opened.family.node(query.target).name)
 
 
 def _write_numbers(value: torch.Tensor, out: Path) -> None:

@@ -17,7 +17,7 @@ from sgfi.storage.folder import read_manifest
 class OpenFamily:
     """A map family with the model it was fitted on."""
 
-    family: Any
+    family: sgfi.MapFamily
     loaded: LoadedModel
     manifest: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, each said once."""
+"""Options that several commands share, each declared once."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ WeightsOverride = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no remarks.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Write over what is there.")]
-Limit = Annotated[int | None, typer.Option(help="Use at most so many inputs.")]
+Limit = Annotated[int | None, typer.Option(help="Use at most this many inputs.")]
 BatchSize = Annotated[int, typer.Option(help="Inputs per batch.")]
 Stage = Annotated[str, typer.Option(help="raw, first or final.")]
-QUERY_HELP = (
-    "<node>[:<channels>][@<coords>], for example layer3.1.add:0-7,12@2,3;4,5. "
-    "An empty node is the family's own target. Quote it when it contains ';'."
+QUERY_HELP = (  # brackets are escaped: help texts are rich markup
+    r"<node>\[:<channels>]\[@<coords>], for example layer3.1.add:0-7,12@2,3;4,5. "
+    "An empty node is the maps' own target. Quote it when it contains ';'."
 )
 
 

@@ -47,7 +47,7 @@ UNKNOWN_NODE = "the name of a tensor in the graph"
 
 
 class Interrupted(Exception):
-    """Ctrl-C during a job that can be taken up again; carries what to say."""
+    """Ctrl-C during a job that can be resumed; carries the message."""
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:
@@ -103,8 +103,8 @@ def _code(error: Exception) -> int:
 def _disk_message(error: OSError) -> str:
     if error.errno == errno.ENOSPC:
         return "The disk is full. Free some space or choose another --out; finished work is kept."
-    place = f" ({error.filename})" if error.filename else ""
-    return f"A file could not be read or written: {error.strerror or error}{place}."
+    where = f" ({error.filename})" if error.filename else ""
+    return f"A file could not be read or written: {error.strerror or error}{where}."
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _plain_warnings(quiet: bool = False) -> Iterator[None]:
 
         warnings.showwarning = show
         warnings.simplefilter("ignore" if quiet else "always", SkippedFile)
-        # torch's own forward-mode set-up calls torch.jit.script; nothing the user could mend.
+        # torch's own forward-mode set-up calls torch.jit.script; nothing the user can change.
         warnings.filterwarnings("ignore", ".torch.jit.script. is", FutureWarning)
         try:
             yield

@@ -14,7 +14,7 @@ from sgfi.cli import options
 from sgfi.cli.loading import OpenFamily, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError
-from sgfi.inversion import STAGES
+from sgfi.inversion import STAGES, Estimator
 from sgfi.language import energy_profile, entropy, nearest, tokenise, transfer
 
 
@@ -53,11 +53,11 @@ def tokens(
     opened = open_family(maps, model, weights)
     ids = _ids(opened, text, quiet)
     family = _at_length(opened, len(ids))
-    asked = _positions(position, every, len(ids))
-    told = _answer(opened, family, ids, asked, stage)
-    _draw(told, cue or [], f"{family.target}, {stage}", out, force)
-    numbers.write_text(json.dumps(told, indent=1) + "\n")
-    say(f"{len(ids)} tokens, {len(asked)} queries", quiet)
+    positions = _positions(position, every, len(ids))
+    record = _answer(opened, family, ids, positions, stage)
+    _draw(record, cue or [], f"{family.target}, {stage}", out, force)
+    numbers.write_text(json.dumps(record, indent=1) + "\n")
+    say(f"{len(ids)} tokens, {len(positions)} queries", quiet)
     typer.echo(str(out))
 
 
@@ -75,7 +75,7 @@ def _ids(opened: OpenFamily, text: str, quiet: bool) -> torch.Tensor:
     return ids[-most:]
 
 
-def _at_length(opened: OpenFamily, length: int) -> Any:
+def _at_length(opened: OpenFamily, length: int) -> sgfi.MapFamily:
     """The family at the text's own length."""
     width = opened.loaded.input_shape[1]
     if length == opened.loaded.input_shape[0]:
@@ -86,47 +86,48 @@ def _at_length(opened: OpenFamily, length: int) -> Any:
 def _positions(position: list[int] | None, every: bool, length: int) -> list[int]:
     if every:
         return list(range(length))
-    found = [place + length if place < 0 else place for place in position or [-1]]
-    wrong = [place for place in found if not 0 <= place < length]
+    positions = [at + length if at < 0 else at for at in position or [-1]]
+    wrong = [at for at in positions if not 0 <= at < length]
     if wrong:
         raise QueryError(f"positions from 0 to {length - 1}, or -1 for the last", str(wrong), "Count the tokens again.")
-    return found
+    return positions
 
 
-def _answer(opened: OpenFamily, family: Any, ids: torch.Tensor, asked: list[int], stage: str) -> dict[str, Any]:
+def _answer(
+    opened: OpenFamily, estimator: Estimator, ids: torch.Tensor, positions: list[int], stage: str
+) -> dict[str, Any]:
     embed, tokenizer = opened.loaded.embed, opened.loaded.tokenizer
     assert embed is not None
     with torch.no_grad():
         x = embed(ids.unsqueeze(0))
     table = embed.weight.detach()  # type: ignore[attr-defined]
     queries = []
-    for place, found in zip(
-        asked, sgfi.sweep(family, x, [sgfi.Query(coords=[place]) for place in asked], stage=stage), strict=True
-    ):
-        profile = energy_profile(found.value)[0]
-        words = [[tokenizer.decode([word]) for word in row] for row in nearest(found.value[0], table, 3).tolist()]
+    inverses = sgfi.sweep(estimator, x, [sgfi.Query(coords=[at]) for at in positions], stage=stage)
+    for at, inverse in zip(positions, inverses, strict=True):
+        profile = energy_profile(inverse.value)[0]
+        words = [[tokenizer.decode([word]) for word in row] for row in nearest(inverse.value[0], table, 3).tolist()]
         queries.append(
             {
-                "position": place,
+                "position": at,
                 "profile": profile.tolist(),
                 "entropy": float(entropy(profile)),
-                "own_mass": float(profile[place]),
-                "future_mass": float(profile[place + 1 :].sum()),
+                "own_mass": float(profile[at]),
+                "future_mass": float(profile[at + 1 :].sum()),
                 "nearest_words": words,
             }
         )
     spelled = [tokenizer.decode([token]) for token in ids.tolist()]
-    return {"target": family.target, "stage": stage, "ids": ids.tolist(), "tokens": spelled, "queries": queries}
+    return {"target": estimator.target, "stage": stage, "ids": ids.tolist(), "tokens": spelled, "queries": queries}
 
 
-def _draw(told: dict[str, Any], cues: list[str], title: str, out: Path, force: bool) -> None:
+def _draw(record: dict[str, Any], cues: list[str], title: str, out: Path, force: bool) -> None:
     from sgfi.figures import save_figure
     from sgfi.figures.tokens import Strip, token_strips
 
-    spelled = told["tokens"]
-    marked = [place for place, token in enumerate(spelled) if token.strip() in cues]
+    spelled = record["tokens"]
+    marked = [at for at, token in enumerate(spelled) if token.strip() in cues]
     strips = [
         Strip(spelled, query["profile"], f"query {query['position']}", marked, [query["position"]])
-        for query in told["queries"]
+        for query in record["queries"]
     ]
     save_figure(token_strips(strips, title), out, overwrite=force)

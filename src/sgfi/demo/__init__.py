@@ -1,6 +1,17 @@
 """The demonstration: what it runs, and the page it writes."""
 
-from sgfi.demo.page import cosines, told
-from sgfi.demo.running import Settings, coordinate_target, run
+import warnings
 
-__all__ = ["Settings", "coordinate_target", "cosines", "run", "told"]
+from sgfi.demo.page import cosines, summary
+from sgfi.demo.running import DemoSettings, coordinate_target, run
+
+__all__ = ["DemoSettings", "coordinate_target", "cosines", "run", "summary"]
+RENAMED = {"Settings": "DemoSettings", "told": "summary"}
+
+
+def __getattr__(name: str) -> object:
+    """Names of earlier releases."""
+    if name not in RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"sgfi.demo.{name} is now {RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[RENAMED[name]]

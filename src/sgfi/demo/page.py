@@ -1,4 +1,4 @@
-"""What the demonstration says: the report and a few lines, every number read back from the run's ``results.json``."""
+"""The demonstration's report and summary, every number read back from the run's ``results.json``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sgfi.inputs.photographs import CALIBRATION, HELD_OUT
+from sgfi.inversion import STAGES
 from sgfi.report import Code, Picture, Report, Section, Table, Text
-
-STAGES = ("raw", "first", "final")
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ AIM = 0.70
 
 
 def _shortfall(reached: float) -> tuple[Text, ...]:
-    """Said only when the number is lower than the demonstration aims for."""
+    """Only where the number is lower than the demonstration aims for."""
     if reached >= AIM:
         return ()
     return (
@@ -180,7 +179,7 @@ def _next(record: dict[str, Any]) -> Section:
     return Section(
         "Your own model and images",
         (
-            Text("More questions to the maps of this demo, asked from the folder of this report:"),
+            Text("More queries to the maps of this demo, from the folder of this report:"),
             Code(
                 f"sgfi maps info {maps}\n"
                 f"sgfi invert {maps} photo.jpg --out inverse.png\n"
@@ -214,13 +213,13 @@ def _credits() -> str:
     return f"Photographs: {'; '.join(parts)}."
 
 
-def told(out: Path) -> list[str]:
+def summary(out: Path) -> list[str]:
     """The outcome in a few lines, from the file the run wrote."""
     record = json.loads((out / "results.json").read_text(encoding="utf-8"))
     deepest = cosines(record)[record["target"]]
-    said = ", ".join(f"{stage} {deepest[stage]:.2f}" for stage in STAGES)
+    means = ", ".join(f"{stage} {deepest[stage]:.2f}" for stage in STAGES)
     lines = [
-        f"pixel cosine at {record['target']} on {len(HELD_OUT)} held-out photographs: {said}",
+        f"pixel cosine at {record['target']} on {len(HELD_OUT)} held-out photographs: {means}",
         f"{sum(record['seconds'].values()):.0f} s, peak memory {record['peak_memory_GiB']} GiB",
     ]
     if record["reused_maps"]:

@@ -25,14 +25,15 @@ from sgfi.evaluation.tables import measure
 from sgfi.figures.atlases import spread_coords, strongest_channels
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
-from sgfi.inversion import Query, depth_targets
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inversion import Estimator, Query, depth_targets
 from sgfi.report import Picture, render
 
 MADE_BY = "sgfi demo"
 
 
 @dataclass(frozen=True)
-class Settings:
+class DemoSettings:
     """What the demonstration runs on. The defaults fit three minutes and 4 GiB on two cores."""
 
     model: str = "pip:efficientnet_lite0"
@@ -67,9 +68,9 @@ class Clock:
         self.seconds[name] = round(time.perf_counter() - started, 2)
 
 
-def run(out: Path, settings: Settings | None = None, *, progress: bool = True, force: bool = False) -> Path:
+def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = True, force: bool = False) -> Path:
     """Everything; returns the path of the report."""
-    settings = settings or Settings()
+    settings = settings or DemoSettings()
     _claim(out, force)
     clock = Clock()
     with clock.step("load the model, capture its graph, plan"):
@@ -115,19 +116,21 @@ def _claim(out: Path, force: bool) -> None:
 
 def _is_ours(out: Path) -> bool:
     try:
-        found = json.loads((out / "results.json").read_text(encoding="utf-8"))
+        record = json.loads((out / "results.json").read_text(encoding="utf-8"))
     except (OSError, json.JSONDecodeError):
         return False
-    return isinstance(found, dict) and found.get("made_by") == MADE_BY
+    return isinstance(record, dict) and record.get("made_by") == MADE_BY
 
 
-def _plan(loaded: LoadedModel, settings: Settings) -> Any:
+def _plan(loaded: LoadedModel, settings: DemoSettings) -> sgfi.Plan:
     graph = sgfi.capture(loaded.model, loaded.example)
     return sgfi.plan(graph, settings.target, settings.boundaries)
 
 
-def fit(loaded: LoadedModel, plan: Any, settings: Settings, folder: Path, progress: bool) -> tuple[Any, bool]:
-    """The map family, and whether it was there already. An interrupted fit goes on where it stopped."""
+def fit(
+    loaded: LoadedModel, plan: sgfi.Plan, settings: DemoSettings, folder: Path, progress: bool
+) -> tuple[sgfi.MapFamily, bool]:
+    """The map family, and whether it was there already. An interrupted fit resumes where it stopped."""
     if (folder / "manifest.json").exists():
         return sgfi.load(folder, plan.graph), True
     batches = random_crops(_prepared(loaded), settings.crops, settings.seed)
@@ -145,7 +148,7 @@ def fit(loaded: LoadedModel, plan: Any, settings: Settings, folder: Path, progre
 
 
 def draw(
-    family: Any,
+    family: sgfi.MapFamily,
     loaded: LoadedModel,
     x: torch.Tensor,
     names: list[str],
@@ -153,11 +156,10 @@ def draw(
     folder: Path,
 ) -> dict[str, Drawn]:
     """Every figure, as a PNG file and for the report."""
-    plan, prepared = family.plan, _prepared(loaded)
-    shown = {"preprocessing": prepared}
+    shown: dict[str, Any] = {"preprocessing": _prepared(loaded)}
     grid_target = coordinate_target(family)
-    cells = spread_coords(plan.graph.nodes[grid_target].coord_shape, 7)
-    width = plan.graph.nodes[plan.target].channels
+    cells = spread_coords(family.node(grid_target).coord_shape, 7)
+    width = family.node().channels
     groups = [range(i * width // 4, (i + 1) * width // 4) for i in range(4)]
     strongest = strongest_channels(family, x[:1], None, 7)
     made = {
@@ -185,7 +187,7 @@ def draw(
             figures.zero_target(family, x[:1], **shown),
             "The inverse of a zero target is exactly zero",
         ),
-        "dag": (figures.boundary_dag(plan), "The boundary DAG from the input to the target"),
+        "dag": (figures.boundary_dag(family.plan), "The boundary DAG from the input to the target"),
     }
     drawn = {}
     for name, (figure, alt) in made.items():
@@ -194,13 +196,13 @@ def draw(
     return drawn
 
 
-def coordinate_target(family: Any) -> str:
-    """The deepest served target whose map still has at least 8 x 8 cells, else the plan's own."""
-    for name in reversed(family.targets):
-        shape = family.node(name).coord_shape
+def coordinate_target(estimator: Estimator) -> str:
+    """The deepest target whose map still has at least 8 x 8 cells, else the estimator's own."""
+    for name in reversed(estimator.targets):
+        shape = estimator.node(name).coord_shape
         if len(shape) == 2 and min(shape) >= 8:
             return name
-    return str(family.target)
+    return estimator.target
 
 
 def peak_memory() -> int:
@@ -209,6 +211,6 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def _prepared(loaded: LoadedModel) -> Any:
+def _prepared(loaded: LoadedModel) -> Preprocessing:
     assert loaded.preprocessing is not None  # the demo runs on image models only
     return loaded.preprocessing

@@ -1,4 +1,4 @@
-"""One variant made real: its model, plan, samples and, once something asks for it, its calibrated family."""
+"""One variant with its model, plan and samples, and its calibrated family once a measure needs it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sgfi
 from sgfi.calibration.memory import peak, reset_peak
 from sgfi.errors import DataError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
 from sgfi.experiments.sampling import Sample, draw, open_source
+from sgfi.experiments.sections import LAYER, Sections
 from sgfi.inputs.models import LoadedModel, load_model
-
-if TYPE_CHECKING:
-    from sgfi.experiments.declaration import Sections
+from sgfi.language import anatomy
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Case:
 
     @cached_property
     def key(self) -> str:
-        """Tells this family from every other: weights, plan, options and calibration inputs."""
+        """Identifies the family: a digest of weights, plan, options and calibration inputs."""
         facts = {
             "weights": self.plan.graph.fingerprint,
             "plan": self.plan.description,
@@ -53,18 +52,18 @@ class Case:
 
     @cached_property
     def family(self) -> sgfi.MapFamily:
-        """Calibrated now, taken up where an interrupted calibration stopped, or read back when it is finished."""
+        """Calibrated now, resumed where an interrupted calibration stopped, or read back when it is finished."""
         folder, note = self.families / self.key, self.families / f"{self.key}.json"
         if note.is_file():
             return replace(sgfi.load(folder, self.plan.graph, verify=False), plan=self.plan)
         reset_peak()
         start = time.perf_counter()
-        found = sgfi.calibrate(
+        family = sgfi.calibrate(
             self.plan, self.calibration.batches, checkpoint=folder, progress=self.progress, **self.options
         )
         facts = {"seconds": round(time.perf_counter() - start, 2), "peak_bytes": peak()}
         note.write_text(json.dumps(facts), encoding="utf-8")
-        return found
+        return family
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -111,36 +110,45 @@ class Bench:
         if data.calibration is None:
             raise DataError("a data set", "none", "Name one with --data, or data.calibration in the file.")
         source = open_source(str(expanded(data.calibration)), loaded)
-        held = source if data.evaluation is None else open_source(str(expanded(data.evaluation)), loaded)
+        held_out = source if data.evaluation is None else open_source(str(expanded(data.evaluation)), loaded)
         fit, evaluation = draw(
             source,
-            held,
+            held_out,
             loaded,
             counts=(data.calibration_count, data.evaluation_count),
             seeds=(data.calibration_seed, data.evaluation_seed),
             batch=data.batch,
             mirror=data.mirror,
         )
-        plan = sgfi.plan(graph, **{**sections.plan, "target": _target(graph, sections.plan)})
+        plan = sgfi.plan(graph, **_plan_options(graph, sections.plan))
         return Case(
             label, loaded, plan, fit, evaluation, sections.calibration, self._families, self._trunk, self._progress
         )
 
     def _loaded(self, sections: Sections) -> tuple[LoadedModel, sgfi.TensorGraph]:
-        told = sections.model
-        if not told.spec:
+        model = sections.model
+        if not model.spec:
             raise DataError("a model", "none", "Name one with --model, or model.spec in the file.")
-        key = json.dumps(asdict(told))
+        key = json.dumps(asdict(model))
         if self._model is None or self._model[0] != key:
-            loaded = load_model(told.spec, expanded(told.weights), size=told.size, strict=not told.partial_weights)
+            loaded = load_model(model.spec, expanded(model.weights), size=model.size, strict=not model.partial_weights)
             self._model = (key, loaded, sgfi.capture(loaded.model, loaded.example))
         return self._model[1], self._model[2]
 
 
-def _target(graph: sgfi.TensorGraph, options: Mapping[str, Any]) -> str | None:
-    """The target asked for; other boundaries than the recipe's still have the recipe's own target."""
-    asked = options.get("target")
-    return asked if asked is not None or options.get("boundaries") == "stage" else sgfi.plan(graph).target
+def _plan_options(graph: sgfi.TensorGraph, declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Target and boundaries by name: of a language model's ``layer`` and ``part``, or the recipe's own target."""
+    options = {key: value for key, value in declared.items() if key not in LAYER}
+    if declared.get("layer") is None:
+        if options.get("target") is None and options.get("boundaries") != "stage":
+            options["target"] = sgfi.plan(graph).target
+        return options
+    if options.get("target") is not None or options.get("boundaries", "stage") != "stage":
+        got = f"{options['target']!r} and {options['boundaries']!r} too"
+        raise DataError("a layer alone, or a target and boundaries", got, "Remove plan.layer or the others.")
+    layer, blocks = declared["layer"], anatomy(graph)
+    target = blocks.tensor(layer, declared.get("part", "attention"))
+    return {**options, "target": target, "boundaries": [blocks.tensor(below) for below in range(2, layer, 2)]}
 
 
 def expanded(path: str | None) -> str | None:

@@ -2,15 +2,15 @@
 
 A file is a JSON object over ``files/base.json``. Sections ``model``, ``data``, ``plan`` and ``calibration`` say what is
 calibrated; ``variants`` are small changes of these sections, each calibrated and measured by itself; ``measures`` are
-taken of every variant, ``pairs`` of every ordered pair of them, ``across`` of what all of them gave. ``plan`` and
-``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take: a new option needs no word here.
+taken of every variant, ``pairs`` of every ordered pair of them, ``across`` of the tables of all of them. ``plan`` and
+``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take: a new option needs no change here.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -19,41 +19,10 @@ from typing import Any
 import sgfi
 from sgfi.errors import DataError, closest
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS
+from sgfi.experiments.sections import LAYER, SECTIONS, DataSettings, ModelSettings, Sections
 from sgfi.settings import Declared, check_keys, read_declared
 
-SECTIONS = ("model", "data", "plan", "calibration")
 RELATIONS = ("<", ">", "=")
-
-
-@dataclass(frozen=True)
-class ModelSettings(Declared):
-    """Which network, as :func:`sgfi.inputs.load_model` takes it."""
-
-    spec: str = ""
-    weights: str | None = None
-    size: int | None = None
-    partial_weights: bool = False
-
-
-@dataclass(frozen=True)
-class DataSettings(Declared):
-    """Which inputs. Calibration and evaluation inputs never share a file's contents."""
-
-    calibration: str | None = None
-    """Folder of images, or an .npz, .npy or .safetensors of inputs."""
-    evaluation: str | None = None
-    """None: drawn from the calibration data, before the calibration inputs are."""
-    calibration_count: int = 4096
-    evaluation_count: int = 1024
-    calibration_seed: int = 123
-    evaluation_seed: int = 456
-    batch: int = 16
-    mirror: bool = False
-    """Calibrate on every picture mirrored left to right, too."""
-
-    def __post_init__(self) -> None:
-        if min(self.calibration_count, self.evaluation_count, self.batch) < 2:
-            raise DataError("counts and batches of two or more", repr(self), "Raise them.")
 
 
 @dataclass(frozen=True)
@@ -119,27 +88,18 @@ class Experiment:
         """The sections of one variant."""
         change = self.variants[label]
         check_keys(change, SECTIONS, f"sections of the variant {label!r}")
-        found = {name: overlay(dict(getattr(self, name)), change.get(name) or {}) for name in SECTIONS}
+        merged = {name: overlay(dict(getattr(self, name)), change.get(name) or {}) for name in SECTIONS}
+        internal = ("plan", "batches", "checkpoint", "progress", "provenance")
         return Sections(
-            ModelSettings.from_dict(found["model"]),
-            DataSettings.from_dict(found["data"]),
-            _checked(found["plan"], sgfi.plan, ("graph",)),
-            _checked(found["calibration"], sgfi.calibrate, ("plan", "batches", "checkpoint", "progress", "provenance")),
+            ModelSettings.from_dict(merged["model"]),
+            DataSettings.from_dict(merged["data"]),
+            _checked(merged["plan"], sgfi.plan, ("graph",), LAYER),
+            _checked(merged["calibration"], sgfi.calibrate, internal, ("memory",)),
         )
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
         return json.loads(json.dumps(asdict(self)))
-
-
-@dataclass(frozen=True)
-class Sections:
-    """What one variant calibrates and looks at."""
-
-    model: ModelSettings
-    data: DataSettings
-    plan: Mapping[str, Any]
-    calibration: Mapping[str, Any]
 
 
 def available() -> dict[str, str]:
@@ -149,14 +109,14 @@ def available() -> dict[str, str]:
 
 
 def declare(name: str | Path, *changes: Mapping[str, Any]) -> Experiment:
-    """A shipped experiment by name, or a file of one's own, over the base and under ``changes``."""
+    """A shipped experiment by name, or a file of your own, over the base and under ``changes``."""
     path = Path(name)
     own = read_declared(path) if path.suffix == ".json" else _shipped(str(name))
-    found = overlay(_shipped("base"), {"name": path.stem, **own})
+    merged = overlay(_shipped("base"), {"name": path.stem, **own})
     for change in changes:
-        found = overlay(found, change)
-    check_keys(found, Experiment.__dataclass_fields__, "settings of an experiment")
-    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+        merged = overlay(merged, change)
+    check_keys(merged, Experiment.__dataclass_fields__, "settings of an experiment")
+    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()}
     return Experiment(**settings)
 
 
@@ -184,9 +144,12 @@ def _shipped(name: str) -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def _checked(given: Mapping[str, Any], function: Any, without: tuple[str, ...]) -> dict[str, Any]:
-    known = [name for name in inspect.signature(function).parameters if name not in without]
-    check_keys(given, known, f"settings of sgfi.{function.__name__}")
+def _checked(
+    given: Mapping[str, Any], function: Callable[..., Any], without: tuple[str, ...], more: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    parameters = inspect.signature(function).parameters.values()
+    known = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in without]
+    check_keys(given, [*known, *more], f"settings of sgfi.{function.__name__}")
     return dict(given)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgfi.experiments.measures import known
-from sgfi.experiments.results import FILE, Result, cell, markdown_table, verdicts
+from sgfi.experiments.results import FILE, Result, cell, markdown_table, shown_rows, verdicts
 
 HEADLINE = 7
 """Most scores in one table of the page; the result files hold all."""
@@ -36,7 +36,7 @@ def results_page(results: Mapping[Path, Result], beside: Path, command: str, pre
 
 
 def _title(result: Result) -> str:
-    """With the network, where there is one: an experiment may stand here several times."""
+    """With the network, where there is only one: an experiment may be on the page several times."""
     specs = {str(about["model"]["spec"]).rpartition(":")[2] for about in result.variants.values()}
     return result.experiment["title"] + (f" ({specs.pop()})" if len(specs) == 1 else "")
 
@@ -56,11 +56,11 @@ def _claims(results: Mapping[Path, Result]) -> str:
 
 
 def _section(folder: Path, result: Result, beside: Path) -> str:
-    told = result.experiment
+    experiment = result.experiment
     link = os.path.relpath(folder / FILE, beside)
     parts = [
         f"## {_title(result)}",
-        told["question"],
+        experiment["question"],
         f"`{result.provenance['command']}` ({_time(result)}; [{FILE}]({link}))",
     ]
     parts.append(_setups(result))
@@ -68,9 +68,9 @@ def _section(folder: Path, result: Result, beside: Path) -> str:
         parts += [f"{measure}{_images(result, measure)}: {known(measure).about}", _table(result, measure)]
     figure = folder / "figure.png"
     if figure.is_file():
-        parts.append(f"![{told['title']}]({os.path.relpath(figure, beside)})")
-    if told["differs"]:
-        parts.append(f"Why the numbers differ from the paper's: {told['differs']}")
+        parts.append(f"![{experiment['title']}]({os.path.relpath(figure, beside)})")
+    if experiment["differs"]:
+        parts.append(f"Why the numbers differ from the paper's: {experiment['differs']}")
     return "\n\n".join(part for part in parts if part)
 
 
@@ -87,8 +87,8 @@ def _setups(result: Result) -> str:
         counts = (
             f"{len(about['calibration']['indices'])} calibration and {len(about['evaluation']['indices'])} evaluated"
         )
-        told = f"{about['model']['spec']} at {size}, target {about['target']} ({shape}, {axes}), "
-        lines.append((label, f"{told}{about['fitted_nodes']} fitted nodes, {counts} images"))
+        target = f"{about['model']['spec']} at {size}, target {about['target']} ({shape}, {axes})"
+        lines.append((label, f"{target}, {about['fitted_nodes']} fitted nodes, {counts} images"))
     if len({text for _, text in lines}) == 1:
         return f"{lines[0][1]}."
     return "\n".join(f"- {label}: {text}" for label, text in lines)
@@ -103,17 +103,11 @@ def _images(result: Result, measure: str) -> str:
 
 
 def _table(result: Result, measure: str) -> str:
-    shown = known(measure).shown
-    lines = [
-        (variant, row, scores)
-        for variant, rows in result.tables[measure].items()
-        for row, scores in rows.items()
-        if not shown or row in shown
-    ]
+    lines = shown_rows(result, measure)
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))[:HEADLINE]
     body = []
     for variant, row, scores in lines:
-        cells = [cell(scores.get(name), span=not place) for place, name in enumerate(names)]
+        cells = [cell(scores.get(name), span=not column) for column, name in enumerate(names)]
         body.append([variant, row, *cells, _paper(result.experiment, f"{measure}/{variant}/{row}", names)])
     head = ["variant", "row", *names, "paper"]
     if all(not row[-1] for row in body):
@@ -121,11 +115,11 @@ def _table(result: Result, measure: str) -> str:
     return markdown_table(head, body)
 
 
-def _paper(told: Mapping[str, Any], address: str, names: list[str]) -> str:
+def _paper(experiment: Mapping[str, Any], address: str, names: list[str]) -> str:
     """What the paper says of a row's scores."""
-    found = []
-    for name in names:
-        for entry in told["paper"]:
-            if fnmatchcase(f"{address}/{name}", entry["row"].replace("[", "[[]")):
-                found.append(f"{name.replace('_', ' ')}: {entry['says']}")
-    return "; ".join(found)
+    return "; ".join(
+        f"{name.replace('_', ' ')}: {entry['says']}"
+        for name in names
+        for entry in experiment["paper"]
+        if fnmatchcase(f"{address}/{name}", entry["row"].replace("[", "[[]"))
+    )

@@ -40,17 +40,17 @@ class Result:
         for measure, variants in self.tables.items():
             for variant, rows in variants.items():
                 for row, scores in rows.items():
-                    for score, found in scores.items():
-                        yield "/".join((measure, variant, row, score)), found
+                    for name, score in scores.items():
+                        yield "/".join((measure, variant, row, name)), score
 
     def at(self, address: str) -> Score:
         """The numbers at measure/variant/row/score."""
-        found = dict(self.scores()).get(address)
-        if found is None:
+        score = dict(self.scores()).get(address)
+        if score is None:
             raise DataError(
                 "measure/variant/row/score of this result", repr(address), "sgfi experiment show lists them."
             )
-        return found
+        return score
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -72,17 +72,16 @@ def read_result(path: str | Path) -> Result:
 
 
 def summarise(value: Any, resamples: int) -> Score:
-    """A number, or numbers one an image with their mean and interval. Undefined ones are left out and counted."""
+    """A number, or a number per image with their mean and interval. Undefined ones are left out and counted."""
     if isinstance(value, (int, float)):
         return {"mean": _short(float(value))}
     if isinstance(value, Interval):
         return {"mean": _short(value.mean), "low": _short(value.low), "high": _short(value.high)}
-    defined = [float(one) for one in value if math.isfinite(one)]
-    record: Score = {"values": [_short(float(one)) for one in value]}
+    defined = [float(number) for number in value if math.isfinite(number)]
+    record: Score = {"values": [_short(float(number)) for number in value]}
     if not defined:
         return {"mean": None, **record}
-    found = bootstrap(defined, resamples=resamples)
-    record |= {"mean": _short(found.mean), "low": _short(found.low), "high": _short(found.high)}
+    record |= summarise(bootstrap(defined, resamples=resamples), resamples)
     return record | ({"undefined": len(value) - len(defined)} if len(defined) < len(value) else {})
 
 
@@ -113,7 +112,7 @@ def verdicts(result: Result) -> list[Verdict]:
 
 
 def _judge(result: Result, claim: Claim) -> Verdict:
-    numbers = {address: found["mean"] for address, found in result.scores()}
+    numbers = {address: score["mean"] for address, score in result.scores()}
     variants = list(result.tables.get(claim.left.split("/")[0], {})) if "/*/" in claim.left else [""]
     shown, holds = [], bool(variants)
     for variant in variants:
@@ -159,16 +158,21 @@ def markdown_table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
 
 
+def shown_rows(result: Result, measure: str) -> list[tuple[str, str, Mapping[str, Score]]]:
+    """(variant, row, scores) of the rows that tables show."""
+    shown = known(measure).shown
+    return [
+        (variant, row, scores)
+        for variant, rows in result.tables[measure].items()
+        for row, scores in rows.items()
+        if not shown or row in shown
+    ]
+
+
 def tables(result: Result) -> Iterator[tuple[str, str]]:
     """(measure, Markdown table) for every measure."""
-    for measure, variants in result.tables.items():
-        shown = known(measure).shown
-        lines = [
-            (variant, row, scores)
-            for variant, rows in variants.items()
-            for row, scores in rows.items()
-            if not shown or row in shown
-        ]
+    for measure in result.tables:
+        lines = shown_rows(result, measure)
         names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
         body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
         yield measure, markdown_table(["variant", "row", *names], body)
@@ -176,10 +180,10 @@ def tables(result: Result) -> Iterator[tuple[str, str]]:
 
 def markdown(result: Result) -> str:
     """The whole result for people."""
-    told = result.experiment
-    parts = [f"# {told['title']}", f"`{result.provenance['command']}`"]
-    if told["question"]:
-        parts.append(told["question"])
+    experiment = result.experiment
+    parts = [f"# {experiment['title']}", f"`{result.provenance['command']}`"]
+    if experiment["question"]:
+        parts.append(experiment["question"])
     setups = [
         [
             label,
@@ -215,26 +219,25 @@ def markdown(result: Result) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def compare(one: Result, other: Result) -> str:
+def compare(first: Result, second: Result) -> str:
     """Numbers that both results have, with the difference; paired over images where both saw the same ones."""
-    found = dict(other.scores())
+    means = {address: score["mean"] for address, score in second.scores()}
     rows = []
-    for address, score in one.scores():
-        if address not in found or score["mean"] is None or found[address]["mean"] is None:
-            continue
-        rows.append([address, number(score["mean"]), number(found[address]["mean"]), _difference(one, other, address)])
+    for address, score in first.scores():
+        if score["mean"] is not None and means.get(address) is not None:
+            rows.append([address, number(score["mean"]), number(means[address]), _difference(first, second, address)])
     if not rows:
         raise DataError("two results with numbers in common", "none", "Compare runs of one experiment.")
     return markdown_table(["measure/variant/row/score", "first", "second", "second - first"], rows)
 
 
-def _difference(one: Result, other: Result, address: str) -> str:
-    left, right = one.at(address), other.at(address)
+def _difference(first: Result, second: Result, address: str) -> str:
+    left, right = first.at(address), second.at(address)
     variant = address.split("/")[1]
-    marks = [found.variants.get(variant, {}).get("evaluation", {}).get("digest") for found in (one, other)]
+    marks = [result.variants.get(variant, {}).get("evaluation", {}).get("digest") for result in (first, second)]
     both = left.get("values"), right.get("values")
     if marks[0] is not None and marks[0] == marks[1] and all(both) and len(both[0]) == len(both[1]):  # type: ignore[arg-type]
         pairs = [(a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None]  # type: ignore[arg-type]
-        found = contrast([b for _, b in pairs], [a for a, _ in pairs], resamples=10_000).interval
-        return f"{number(found.mean)} [{number(found.low)}, {number(found.high)}] paired"
+        interval = contrast([b for _, b in pairs], [a for a, _ in pairs], resamples=10_000).interval
+        return f"{number(interval.mean)} [{number(interval.low)}, {number(interval.high)}] paired"
     return number(right["mean"] - left["mean"])

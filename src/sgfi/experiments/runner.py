@@ -1,4 +1,4 @@
-"""Runs a resolved experiment. Every finished unit of work is kept, so that an interrupted run goes on.
+"""Runs a resolved experiment. Every finished unit of work is kept, so that an interrupted run resumes.
 
 A unit is one measure of one variant (or of one ordered pair). Calibrated families are kept too, node by node, and
 shared between experiments that use the same working folder.
@@ -40,7 +40,7 @@ def run(
     work = Path(work)
     bench = Bench(work / "families", experiment.lpips_trunk, progress)
     units = _Units(work / "units", say)
-    found: dict[str, dict[str, Table]] = {}
+    measured: dict[str, dict[str, Table]] = {}
     about: dict[str, Any] = {}
     cases: dict[str, Case] = {}
     start = time.perf_counter()
@@ -48,19 +48,19 @@ def run(
         case = bench.case(label, experiment.settings(label))
         about[label] = case.describe()
         for name, options in experiment.measures.items():
-            found.setdefault(name, {})[label] = units.take(name, MEASURES[name].take, options, case)
+            measured.setdefault(name, {})[label] = units.take(name, MEASURES[name].take, options, case)
         if experiment.pairs:
             cases[label] = case
     for name, options in experiment.pairs.items():
-        for one in cases.values():
-            for other in cases.values():
-                table = units.take(name, PAIRS[name].take, options, one, other)
-                found.setdefault(name, {})[f"{one.label} -> {other.label}"] = table
+        for fitted in cases.values():
+            for evaluated in cases.values():
+                table = units.take(name, PAIRS[name].take, options, fitted, evaluated)
+                measured.setdefault(name, {})[f"{fitted.label} -> {evaluated.label}"] = table
     for name, options in experiment.across.items():
-        found[name] = {"all variants": ACROSS[name].take(found, **options)}
+        measured[name] = {"all variants": ACROSS[name].take(measured, **options)}
     tables = {
         name: {label: _summary(table, experiment.resamples) for label, table in variants.items()}
-        for name, variants in found.items()
+        for name, variants in measured.items()
     }
     seconds = round(time.perf_counter() - start, 1)
     return Result(_public(experiment.as_dict()), {**provenance(command), "seconds": seconds}, about, tables)
@@ -84,16 +84,16 @@ class _Units:
         }
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
         file = self._folder / f"{key}.json"
-        told = " -> ".join(case.label for case in cases)
+        label = " -> ".join(case.label for case in cases)
         if file.is_file():
-            self._say(f"{name} of {told}: kept from before")
+            self._say(f"{name} of {label}: kept from before")
             return json.loads(file.read_text(encoding="utf-8"))["table"]
         start = time.perf_counter()
         table = measure(*cases, **options)
         draft = file.with_suffix(".draft")
         draft.write_text(json.dumps({"facts": facts, "table": table}), encoding="utf-8")
         draft.replace(file)
-        self._say(f"{name} of {told}: {time.perf_counter() - start:.1f} s")
+        self._say(f"{name} of {label}: {time.perf_counter() - start:.1f} s")
         return table
 
 
@@ -111,13 +111,13 @@ def _summary(table: Table, resamples: int) -> dict[str, Any]:
     return {row: {name: summarise(value, resamples) for name, value in scores.items()} for row, scores in table.items()}
 
 
-def _public(told: Any) -> Any:
-    """Paths by their last part: a result file does not tell where somebody keeps things."""
-    if isinstance(told, Mapping):
-        return {key: _public(value) for key, value in told.items()}
-    if isinstance(told, list):
-        return [_public(value) for value in told]
-    return Path(told).name if isinstance(told, str) and told.startswith("/") else told
+def _public(setting: Any) -> Any:
+    """Absolute paths by their last part: a result file does not name the folders of a machine."""
+    if isinstance(setting, Mapping):
+        return {key: _public(value) for key, value in setting.items()}
+    if isinstance(setting, list):
+        return [_public(value) for value in setting]
+    return Path(setting).name if isinstance(setting, str) and setting.startswith("/") else setting
 
 
 def provenance(command: str = "") -> dict[str, Any]:
@@ -128,7 +128,7 @@ def provenance(command: str = "") -> dict[str, Any]:
         "sgfi": sgfi.__version__,
         "commit": _commit(),
         "python": platform.python_version(),
-        "packages": {name: found for name in packages if (found := _version(name)) is not None},
+        "packages": {name: version for name in packages if (version := _version(name)) is not None},
         "machine": platform.machine(),
         "threads": torch.get_num_threads(),
     }

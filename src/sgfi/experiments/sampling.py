@@ -24,7 +24,7 @@ from sgfi.inputs.text import text_windows
 
 @dataclass(frozen=True)
 class Source:
-    """Inputs that can be picked by position: image files, rows of an array, or windows of a text."""
+    """Inputs that can be picked by index: image files, rows of an array, or windows of a text."""
 
     path: Path
     files: tuple[Path, ...] = ()
@@ -34,19 +34,19 @@ class Source:
     def __len__(self) -> int:
         return len(self.files) if self.rows is None else len(self.rows)
 
-    def digest(self, place: int) -> str:
-        """Of the contents, wherever they lie."""
-        data = self.files[place].read_bytes() if self.rows is None else np.ascontiguousarray(self.rows[place]).tobytes()
+    def digest(self, index: int) -> str:
+        """Of the contents, wherever they are stored."""
+        data = self.files[index].read_bytes() if self.rows is None else np.ascontiguousarray(self.rows[index]).tobytes()
         return hashlib.sha256(data).hexdigest()
 
-    def batches(self, places: Sequence[int], loaded: LoadedModel, size: int) -> Batches:
+    def batches(self, indices: Sequence[int], loaded: LoadedModel, size: int) -> Batches:
         """The picked inputs, prepared for the model."""
         if self.rows is None:
             if loaded.preprocessing is None:
                 raise DataError(f"inputs for {loaded.spec}", "images", "This model does not take images.")
-            return ImageBatches([self.files[place] for place in places], loaded.preprocessing, size)
-        names = [f"{self.path.stem}[{place}]" for place in places]
-        picked = self.rows[list(places)]
+            return ImageBatches([self.files[index] for index in indices], loaded.preprocessing, size)
+        names = [f"{self.path.stem}[{index}]" for index in indices]
+        picked = self.rows[list(indices)]
         if picked.dtype == np.uint8:
             return TensorBatches(_prepared(picked, loaded), names, size, "pictures")
         if picked.dtype == np.int64 and loaded.embed is not None:
@@ -59,8 +59,8 @@ class Sample:
     """Inputs that were drawn, and where from."""
 
     path: str
-    places: tuple[int, ...]
-    """Positions in the sorted source."""
+    indices: tuple[int, ...]
+    """In the sorted source."""
     batches: Batches
     marks: tuple[str, ...]
     """Digest of each input's contents."""
@@ -72,8 +72,8 @@ class Sample:
         return hashlib.sha256("".join((*self.marks, "mirrored" * self.mirrored)).encode()).hexdigest()[:16]
 
     def as_dict(self) -> dict[str, Any]:
-        told = {"path": Path(self.path).name, "digest": self.digest, "indices": list(self.places)}
-        return {**told, "mirrored": True} if self.mirrored else told
+        record = {"path": Path(self.path).name, "digest": self.digest, "indices": list(self.indices)}
+        return {**record, "mirrored": True} if self.mirrored else record
 
 
 def open_source(path: str | Path, loaded: LoadedModel) -> Source:
@@ -84,7 +84,7 @@ def open_source(path: str | Path, loaded: LoadedModel) -> Source:
     if path.suffix == ".npz" and path.is_file():
         with np.load(path, allow_pickle=False) as arrays:
             if "images" not in arrays:
-                raise DataError("an array named 'images'", f"{list(arrays)} in {path.name}", "Save it so.")
+                raise DataError("an array named 'images'", f"{list(arrays)} in {path.name}", "Save it under this name.")
             return Source(path, rows=arrays["images"])
     if path.suffix in (".npy", ".safetensors") and path.is_file():
         return Source(path, rows=read_array(path, loaded.input_shape).numpy())
@@ -104,44 +104,44 @@ def draw(
     mirror: bool = False,
 ) -> tuple[Sample, Sample]:
     """Calibration and evaluation samples, disjoint by contents. ``counts`` and ``seeds``: calibration, evaluation."""
-    held, held_marks = _pick(evaluation, counts[1], seeds[1], set(), "evaluation")
-    fit, fit_marks = _pick(calibration, counts[0], seeds[0], set(held_marks), "calibration")
+    held_out, held_out_marks = _pick(evaluation, counts[1], seeds[1], set(), "evaluation")
+    fit, fit_marks = _pick(calibration, counts[0], seeds[0], set(held_out_marks), "calibration")
     fitted = _sample(calibration, fit, fit_marks, loaded, batch)
     if mirror:
         fitted = replace(fitted, batches=Mirrored(fitted.batches, loaded), mirrored=True)
-    return fitted, _sample(evaluation, held, held_marks, loaded, batch)
+    return fitted, _sample(evaluation, held_out, held_out_marks, loaded, batch)
 
 
 def _pick(source: Source, count: int, seed: int, taken: set[str], what: str) -> tuple[list[int], list[str]]:
     """The first ``count`` inputs of a seeded order whose contents are new."""
-    places: list[int] = []
+    indices: list[int] = []
     marks: list[str] = []
     seen = set(taken)
-    for place in np.random.default_rng(seed).permutation(len(source)).tolist():
-        if len(places) == count:
+    for index in np.random.default_rng(seed).permutation(len(source)).tolist():
+        if len(indices) == count:
             break
-        mark = source.digest(place)
+        mark = source.digest(index)
         if mark not in seen:
             seen.add(mark)
-            places.append(place)
+            indices.append(index)
             marks.append(mark)
-    if len(places) < count:
+    if len(indices) < count:
         raise DataError(
             f"{count} {what} inputs that occur nowhere else in the samples",
-            f"{len(places)} in {source.path}",
+            f"{len(indices)} in {source.path}",
             f"Lower data.{what}_count or give more data.",
         )
-    return places, marks
+    return indices, marks
 
 
-def _sample(source: Source, places: list[int], marks: list[str], loaded: LoadedModel, batch: int) -> Sample:
+def _sample(source: Source, indices: list[int], marks: list[str], loaded: LoadedModel, batch: int) -> Sample:
     """The picked inputs; files that turn out to be unreadable are left out of the record too."""
-    batches = source.batches(places, loaded, batch)
+    batches = source.batches(indices, loaded, batch)
     if isinstance(batches, ImageBatches):
         readable = set(batches.paths)
-        kept = [(place, mark) for place, mark in zip(places, marks, strict=True) if source.files[place] in readable]
-        places, marks = [place for place, _ in kept], [mark for _, mark in kept]
-    return Sample(str(source.path), tuple(places), batches, tuple(marks))
+        kept = [(i, mark) for i, mark in zip(indices, marks, strict=True) if source.files[i] in readable]
+        indices, marks = [i for i, _ in kept], [mark for _, mark in kept]
+    return Sample(str(source.path), tuple(indices), batches, tuple(marks))
 
 
 def _prepared(pictures: np.ndarray, loaded: LoadedModel) -> torch.Tensor:

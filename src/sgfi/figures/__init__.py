@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sgfi.figures.atlases import (
+    Look,
     channel_grid,
     channel_groups,
     coordinate_grid,
@@ -21,6 +22,7 @@ __all__ = [
     "LIGHT",
     "Cell",
     "Grid",
+    "Look",
     "boundary_dag",
     "channel_grid",
     "channel_groups",

@@ -1,15 +1,15 @@
-"""Atlases: what a family of maps says about some inputs, as figures.
+"""Atlases: what an estimator says about some inputs, as figures.
 
-Every function takes a fitted family and inputs ``x`` (B, C, H, W) in the model's coordinates. ``preprocessing`` lets
-the photograph itself be shown as it was; without it the photograph is shown by the percentile rule. Captions give the
-pixel cosine (``cos``) between the inverse and the input, which describes alignment and nothing more.
+Every function takes an estimator and inputs ``x`` (B, C, H, W) in the model's coordinates. ``preprocessing`` shows the
+photograph itself as it was; without it the photograph is shown by the percentile rule. Captions give the pixel cosine
+(``cos``) between the inverse and the input, which describes alignment and nothing more.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,18 +17,29 @@ import torch
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.figures.grids import Cell, Grid, Share, View, cell_mark, draw_grid
+from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Query, depth_targets, invert, sweep
+from sgfi.inversion import STAGES, Estimator, Query, depth_targets, invert, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STAGES = ("raw", "first", "final")
 STAGE_NAMES = {"raw": "raw VJP", "first": "first (G)", "final": "final (G, D)"}
 
 
+@dataclass(frozen=True)
+class Look:
+    """How the panels of a query grid are shown."""
+
+    view: View = "natural"
+    share: Share = "none"
+    """Which panels have one scale."""
+    columns: int = 4
+    preprocessing: Preprocessing | None = None
+
+
 def depth_ladder(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     targets: Sequence[str] | None = None,
     *,
@@ -37,16 +48,15 @@ def depth_ladder(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """One row an input, one column a depth: how the inverse changes as the target goes deeper."""
-    targets = list(targets or depth_targets(family))
-    found = sweep(family, x, [Query(target) for target in targets], stage=stage)
-    rows = [[source_cell(x[i], preprocessing), *(inverse_cell(f.value[i], x[i]) for f in found)] for i in range(len(x))]
-    heads = _depth_heads(family.plan, targets)
+    targets = list(targets or depth_targets(estimator))
+    inverses = sweep(estimator, x, [Query(target) for target in targets], stage=stage)
     title = f"Depth ladder, {STAGE_NAMES[stage]}: the same inputs from ever deeper tensors"
-    return draw_grid(_grid(rows, heads, names, title))
+    rows = _rows(x, [inverse.value for inverse in inverses], preprocessing)
+    return draw_grid(_grid(rows, _depth_heads(estimator, targets), names, title))
 
 
 def stage_comparison(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     target: str | None = None,
     *,
@@ -54,86 +64,82 @@ def stage_comparison(
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """One row an input: the photograph, ordinary backpropagation, the first map, and both maps."""
-    found = [invert(family, x, target=target, stage=stage).value for stage in STAGES]
-    rows = [
-        [source_cell(x[i], preprocessing), *(inverse_cell(value[i], x[i]) for value in found)] for i in range(len(x))
-    ]
-    where = depth_name(family.plan, target or family.plan.target)
+    values = [invert(estimator, x, target=target, stage=stage).value for stage in STAGES]
     heads = ["input", *(STAGE_NAMES[stage] for stage in STAGES)]
-    return draw_grid(_grid(rows, heads, names, f"Stages of the inverse at {where}"))
+    title = f"Stages of the inverse at {depth_name(estimator.node(target))}"
+    return draw_grid(_grid(_rows(x, values, preprocessing), heads, names, title))
 
 
 def stage_ladder(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     targets: Sequence[str] | None = None,
     *,
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """One input: rows are the stages, columns the depths."""
-    targets = list(targets or depth_targets(family))
+    targets = list(targets or depth_targets(estimator))
     rows: list[list[Cell | None]] = []
     for stage in STAGES:
-        found = sweep(family, x[:1], [Query(target) for target in targets], stage=stage)
+        inverses = sweep(estimator, x[:1], [Query(target) for target in targets], stage=stage)
         first = source_cell(x[0], preprocessing) if stage == STAGES[0] else None
-        rows.append([first, *(inverse_cell(f.value[0], x[0]) for f in found)])
+        rows.append([first, *(inverse_cell(inverse.value[0], x[0]) for inverse in inverses)])
     labels = [STAGE_NAMES[stage] for stage in STAGES]
     title = "One input, three stages, ever deeper targets"
-    return draw_grid(_grid(rows, _depth_heads(family.plan, targets), labels, title))
+    return draw_grid(_grid(rows, _depth_heads(estimator, targets), labels, title))
 
 
 def channel_grid(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     channels: Sequence[int],
     target: str | None = None,
     *,
-    view: View = "natural",
-    share: Share = "none",
-    columns: int = 4,
-    preprocessing: Preprocessing | None = None,
+    look: Look | None = None,
+    **changes: Any,
 ) -> Figure:
-    """Single channels of one input, each inverted on its own; captions are queries."""
+    """Single channels of one input, each inverted on its own; captions are queries.
+
+    ``changes`` are fields of :class:`Look`, such as ``columns=3``.
+    """
     queries = [Query(target, (channel,)) for channel in channels]
-    return _query_grid(family, x, queries, "Single channels", view, share, columns, preprocessing)
+    return _query_grid(estimator, x, queries, "Single channels", replace(look or Look(), **changes))
 
 
 def channel_groups(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     groups: Sequence[Sequence[int]],
     target: str | None = None,
     *,
-    view: View = "natural",
-    share: Share = "none",
-    columns: int = 4,
-    preprocessing: Preprocessing | None = None,
+    look: Look | None = None,
+    **changes: Any,
 ) -> Figure:
-    """Groups of channels of one input, each group inverted together."""
+    """Groups of channels of one input, each group inverted together. ``changes`` are fields of :class:`Look`."""
     queries = [Query(target, tuple(group)) for group in groups]
-    return _query_grid(family, x, queries, "Channel groups", view, share, columns, preprocessing)
+    return _query_grid(estimator, x, queries, "Channel groups", replace(look or Look(), **changes))
 
 
 def coordinate_grid(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     coords: Sequence[Sequence[int]],
     target: str | None = None,
     *,
     channels: Sequence[int] | None = None,
-    view: View = "signed",
-    share: Share = "none",
-    columns: int = 4,
-    preprocessing: Preprocessing | None = None,
+    look: Look | None = None,
+    **changes: Any,
 ) -> Figure:
-    """Single coordinates of one input; the queried cell is outlined on every panel."""
-    chosen = None if channels is None else tuple(channels)
-    queries = [Query(target, chosen, (tuple(coord),)) for coord in coords]
-    return _query_grid(family, x, queries, "Coordinates", view, share, columns, preprocessing)
+    """Single coordinates of one input; the queried cell is outlined on every panel, signed unless said otherwise.
+
+    ``changes`` are fields of :class:`Look`.
+    """
+    queries = [Query(target, channels, (tuple(coord),)) for coord in coords]
+    return _query_grid(estimator, x, queries, "Coordinates", replace(look or Look("signed"), **changes))
 
 
 def image_grid(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     query: Query | None = None,
     *,
@@ -144,29 +150,28 @@ def image_grid(
 ) -> Figure:
     """Many inputs, one query: each input beside its inverse, ``pairs`` of them to a row."""
     query = query or Query()
-    value = invert(family, x, query.target, query.channels, query.coords, stage=stage).value
+    value = invert(estimator, x, query.target, query.channels, query.coords, stage=stage).value
     titles = [*names, *[f"input {i}" for i in range(len(names), len(x))]]
     cells: list[Cell] = []
     for i in range(len(x)):
         cells.append(_captioned(source_cell(x[i], preprocessing), titles[i]))
         cells.append(inverse_cell(value[i], x[i]))
-    target = query.target or family.plan.target
-    shown = str(Query(target, query.channels, query.coords))
+    shown = query.toward(query.target or estimator.target)
     rows = [cells[start : start + 2 * pairs] for start in range(0, len(cells), 2 * pairs)]
     title = f"{len(x)} inputs and their inverses from {shown}, {STAGE_NAMES[stage]}"
     return draw_grid(_grid(rows, (), (), title))
 
 
 def zero_target(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     *,
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
     """One input with its full target and with a zero target: no bias, so nothing comes out of nothing."""
-    full = invert(family, x[:1])
-    state = full.states[family.plan.target]
-    nothing = invert(family, x[:1], terminal=torch.zeros_like(state)).value
+    full = invert(estimator, x[:1])
+    zeros = torch.zeros_like(full.states[estimator.node().name])
+    nothing = invert(estimator, x[:1], terminal=zeros).value
     cells = [
         source_cell(x[0], preprocessing),
         inverse_cell(full.value[0], x[0]),
@@ -176,25 +181,30 @@ def zero_target(
     return draw_grid(_grid([cells], heads, (), "The maps add nothing of their own"))
 
 
-def depth_name(plan: Any, target: str) -> str:
+def depth_name(node: Node) -> str:
     """Short enough for a column head: long module paths lose their middle."""
-    name = str(plan.graph.nodes[target].name)
-    return name if len(name) <= 22 else f"{name[:9]}…{name[-12:]}"
+    return node.name if len(node.name) <= 22 else f"{node.name[:9]}…{node.name[-12:]}"
 
 
-def shape_name(plan: Any, target: str) -> str:
+def shape_name(node: Node) -> str:
     """``192x8x8``"""
-    return "x".join(str(length) for length in plan.graph.nodes[target].shape[1:])
+    return "x".join(map(str, node.shape[1:]))
 
 
-def _depth_heads(plan: Any, targets: Sequence[str]) -> list[str]:
-    return ["input", *(f"{depth_name(plan, t)}\n{shape_name(plan, t)}" for t in targets)]
+def _depth_heads(estimator: Estimator, targets: Sequence[str]) -> list[str]:
+    nodes = [estimator.node(target) for target in targets]
+    return ["input", *(f"{depth_name(node)}\n{shape_name(node)}" for node in nodes)]
 
 
-def strongest_channels(family: Any, x: torch.Tensor, target: str | None, count: int) -> list[int]:
+def _rows(x: torch.Tensor, values: Sequence[torch.Tensor], preprocessing: Preprocessing | None) -> list[list[Cell]]:
+    """One row per input: the input, then its inverses."""
+    return [[source_cell(x[i], preprocessing), *(inverse_cell(v[i], x[i]) for v in values)] for i in range(len(x))]
+
+
+def strongest_channels(estimator: Estimator, x: torch.Tensor, target: str | None, count: int) -> list[int]:
     """The channels of one input with the most energy at the target, strongest first."""
-    node = family.plan.graph.nodes[target or family.plan.target]
-    state = invert(family, x[:1], target, stage="raw").states[node.name]  # the terminal state: H_T
+    node = estimator.node(target)
+    state = invert(estimator, x[:1], target, stage="raw").states[node.name]  # the terminal state: H_T
     energy = state.square().sum([0, *node.coord_axes])
     return [int(channel) for channel in energy.topk(min(count, len(energy))).indices]
 
@@ -210,10 +220,10 @@ def spread_coords(shape: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
         ratio = (1 + ratio) ** (1 / (len(shape) + 1))
     steps = [ratio ** -(axis + 1) for axis in range(len(shape))]
     chosen: set[tuple[int, ...]] = set()
-    place = 0
+    index = 0
     while len(chosen) < min(count, total):
-        chosen.add(tuple(int(n * ((0.5 + place * step) % 1)) for n, step in zip(shape, steps, strict=True)))
-        place += 1
+        chosen.add(tuple(int(n * ((0.5 + index * step) % 1)) for n, step in zip(shape, steps, strict=True)))
+        index += 1
     return sorted(chosen)
 
 
@@ -232,41 +242,30 @@ def inverse_cell(
     label: str = "",
 ) -> Cell:
     """An inverse (C, H, W) with its pixel cosine for a caption."""
-    cosine = float(pixel_cosine(value[None], x[None]))
-    said = f"cos {cosine:.2f}"
-    return Cell(value, view, f"{label}  {said}" if label else said, marks)
+    caption = f"cos {float(pixel_cosine(value[None], x[None])):.2f}"
+    return Cell(value, view, f"{label}  {caption}" if label else caption, marks)
 
 
-def _query_grid(
-    family: Any,
-    x: torch.Tensor,
-    queries: Sequence[Query],
-    title: str,
-    view: View,
-    share: Share,
-    columns: int,
-    preprocessing: Preprocessing | None,
-) -> Figure:
-    """The input, then one panel a query, all of one target and one input."""
+def _query_grid(estimator: Estimator, x: torch.Tensor, queries: Sequence[Query], title: str, look: Look) -> Figure:
+    """The input, then one panel per query, all of one target and one input."""
     if len(x) != 1:
         raise QueryError("one input", f"{len(x)}", "Pass x[i : i + 1].")
     if not queries:
         raise QueryError("at least one query", "none", "Name channels or coordinates.")
-    target = family.plan.graph.nodes[queries[0].target or family.plan.target].name
-    asked = [Query(target), *(Query(target, q.channels, q.coords) for q in queries)]
-    found = [inverse.value[0] for inverse in sweep(family, x, asked)]
-    node = family.plan.graph.nodes[target]
+    node = estimator.node(queries[0].target)
+    whole, *values = (
+        f.value[0] for f in sweep(estimator, x, [Query(node.name), *(q.toward(node.name) for q in queries)])
+    )
     marks = [_marks(query, node.coord_shape) for query in queries]
     cells = [
-        _captioned(source_cell(x[0], preprocessing), "input", tuple(m for ms in marks for m in ms)),
-        inverse_cell(found[0], x[0], label="all"),
+        _captioned(source_cell(x[0], look.preprocessing), "input", tuple(m for ms in marks for m in ms)),
+        inverse_cell(whole, x[0], label="all"),
     ]
-    for query, value, mark in zip(queries, found[1:], marks, strict=True):
-        cells.append(inverse_cell(value, x[0], view, mark, _label(query)))
-    rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
-    head = f"{title} of {depth_name(family.plan, target)} ({shape_name(family.plan, target)})"
-    grid = replace(_grid(rows, (), (), head, share), reference=float(found[0].abs().max()))
-    return draw_grid(grid)
+    for query, value, mark in zip(queries, values, marks, strict=True):
+        cells.append(inverse_cell(value, x[0], look.view, mark, _label(query)))
+    rows = [cells[start : start + look.columns] for start in range(0, len(cells), look.columns)]
+    grid = _grid(rows, (), (), f"{title} of {depth_name(node)} ({shape_name(node)})", look.share)
+    return draw_grid(replace(grid, reference=float(whole.abs().max())))
 
 
 def _label(query: Query) -> str:

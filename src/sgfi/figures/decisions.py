@@ -18,14 +18,16 @@ from sgfi.decisions.ranking import rank
 from sgfi.decisions.studies import Study
 from sgfi.errors import QueryError
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
-from sgfi.figures.display import Scale, natural_scale, natural_view
-from sgfi.figures.grids import RULES
-from sgfi.figures.style import FAINT, LIGHT, new_figure
+from sgfi.figures.display import natural_scale, natural_view
+from sgfi.figures.grids import RULES, draw_cell
+from sgfi.figures.style import FAINT, LIGHT, bare, new_figure
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Query, sweep
+from sgfi.inversion import Estimator, Query, sweep
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec, SubplotSpec
 
 SHOWN = {"positive": "top-positive", "negative": "top-negative", "random": "random"}
 COLOURS = {"positive": "#c0392b", "negative": "#2464a8", "random": "#7a8089", "matched": "#b8860b"}
@@ -37,27 +39,26 @@ BRANCHES = (
 
 
 def group_inverses(
-    family: Any, x: torch.Tensor, study: Study, size: int
+    estimator: Estimator, x: torch.Tensor, study: Study, size: int
 ) -> dict[str, dict[str, tuple[list[int], torch.Tensor]]]:
     """tensor -> kind -> (channels, inverse (C, H, W)) for one input (1, C, H, W), ranked by its own decision."""
     if len(x) != 1:
         raise QueryError("one input", str(len(x)), "Pass x[i : i + 1].")
-    plan = family.plan
-    nodes = [plan.boundary[one.node].node for one in study.depths]
-    told: dict[str, dict[str, tuple[list[int], torch.Tensor]]] = {}
-    for name, found in rank(plan.graph, x, nodes, study.settings.output).items():
-        groups = choose(found.channels[0], found.activation[0], size, 1, study.settings.seed)
+    nodes = [estimator.node(depth.node) for depth in study.depths]
+    pictures: dict[str, dict[str, tuple[list[int], torch.Tensor]]] = {}
+    for name, contribution in rank(estimator.graph, x, nodes, study.settings.output).items():
+        groups = choose(contribution.channels[0], contribution.activation[0], size, 1, study.settings.seed)
         chosen = {kind: groups.of(kind, size)[0] for kind in SHOWN}
-        inverses = sweep(family, x, [Query(name, channels) for channels in chosen.values()])
-        told[name] = {
+        inverses = sweep(estimator, x, [Query(name, channels) for channels in chosen.values()])
+        pictures[name] = {
             kind: (channels, inverse.value[0])
             for (kind, channels), inverse in zip(chosen.items(), inverses, strict=True)
         }
-    return told
+    return pictures
 
 
 def decision_atlas(
-    family: Any,
+    estimator: Estimator,
     x: torch.Tensor,
     study: Study,
     gate: Gate,
@@ -66,9 +67,9 @@ def decision_atlas(
     title: str = "",
     preprocessing: Preprocessing | None = None,
 ) -> Figure:
-    """One row a depth: the source, three group inverses, effects by group size, deletion curves."""
+    """One row per depth: the source, three group inverses, effects by group size, deletion curves."""
     size = size or study.settings.sizes[-1]
-    inverses = group_inverses(family, x, study, size)
+    inverses = group_inverses(estimator, x, study, size)
     curves = curve_summary(study)
     rows = len(study.depths)
     figure = new_figure(12.6, 0.95 + 2.05 * rows)
@@ -84,21 +85,23 @@ def decision_atlas(
         wspace=0.26,
         hspace=0.28,
     )
-    for row, one in enumerate(study.depths):
-        _pictures(figure, grid, row, x[0], inverses[one.node], size, preprocessing)
-        label = f"{depth_name(family.plan, one.node)}\n{shape_name(family.plan, one.node)}"
-        figure.axes[-len(SHOWN)].set_ylabel(label, size=7.5)
+    for row, depth in enumerate(study.depths):
+        if row == 0:
+            draw_cell(figure.add_subplot(grid[0, 0]), source_cell(x[0], preprocessing)).set_title("source", size=8.5)
+        _pictures(figure, grid, row, inverses[depth.node], size)
+        node = estimator.node(depth.node)
+        figure.axes[-len(SHOWN)].set_ylabel(f"{depth_name(node)}\n{shape_name(node)}", size=7.5)
         effects = _plot(figure, grid[row, 4], "group size k", "drop − random")
-        _effects(effects, [line for line in gate.lines if line.node == one.node])
+        _effects(effects, [line for line in gate.lines if line.node == depth.node])
         left = _plot(figure, grid[row, 5], "share of channels replaced", "margin left")
-        _curves(left, curves[one.node])
+        _curves(left, curves[depth.node])
         if row == 0:
             effects.set_title("effect on the margin (logits)", size=8.5)
             left.set_title("deletion curves", size=8.5)
             _legend(figure, grid[min(1, rows - 1), 0], effects, rows > 1)
         left.legend(fontsize=5.6, frameon=False, handlelength=1.2, loc="lower left")
     if rows > 2:
-        _told(figure, grid[2, 0], gate)
+        _counts(figure, grid[2, 0], gate)
     head = title or f"Decision atlas: {len(study.names)} images, {rows} depths"
     figure.text(0.012, 1 - 0.08 / height, head, size=10.5, weight="bold", va="top")
     foot = f"{BRANCHES} Display: {RULES['natural']}; each panel on its own scale."
@@ -106,42 +109,30 @@ def decision_atlas(
     return figure
 
 
-def _legend(figure: Figure, place: Any, axes: Any, beside: bool) -> None:
+def _legend(figure: Figure, spec: SubplotSpec, axes: Axes, beside: bool) -> None:
     """The key of the effects: under the source where there is room, else in the plot itself."""
     if not beside:
         axes.legend(fontsize=5.6, frameon=False)
         return
-    empty = _panel(figure, place)
+    empty = bare(figure.add_subplot(spec))
     empty.legend(*axes.get_legend_handles_labels(), fontsize=6.5, frameon=False, loc="center", title_fontsize=7)
 
 
-def _told(figure: Figure, place: Any, gate: Gate) -> None:
-    """The counts of the signed gate in the empty place under the source."""
+def _counts(figure: Figure, spec: SubplotSpec, gate: Gate) -> None:
+    """The counts of the signed gate in the empty panel under the source."""
     lines = [f"signed gate, {gate.images} images"]
     for name, (a, b) in gate.counts().items():
         lines.append(f"{name}: {a:.2f}–{b:.2f}" if "flip" in name else f"{name}: {a}/{b}")
-    empty = _panel(figure, place)
+    empty = bare(figure.add_subplot(spec))
     empty.text(0.5, 0.5, "\n".join(lines), size=7, ha="center", va="center", transform=empty.transAxes, linespacing=1.5)
 
 
 def _pictures(
-    figure: Figure,
-    grid: Any,
-    row: int,
-    x: torch.Tensor,
-    found: dict[str, tuple[list[int], torch.Tensor]],
-    size: int,
-    preprocessing: Preprocessing | None,
+    figure: Figure, grid: GridSpec, row: int, inverses: dict[str, tuple[list[int], torch.Tensor]], size: int
 ) -> None:
-    if row == 0:
-        axes = _panel(figure, grid[0, 0])
-        cell = source_cell(x, preprocessing)
-        scale = Scale(0.0, 1.0) if cell.view == "picture" else natural_scale([cell.tensor])
-        axes.imshow(natural_view(cell.tensor, scale), interpolation="nearest")
-        axes.set_title("source", size=8.5)
     for column, kind in enumerate(SHOWN, start=1):
-        channels, inverse = found[kind]
-        axes = _panel(figure, grid[row, column])
+        channels, inverse = inverses[kind]
+        axes = bare(figure.add_subplot(grid[row, column]))
         scale = natural_scale([inverse])
         axes.imshow(natural_view(inverse, scale), interpolation="nearest")
         axes.set_xlabel(scale.note or _shortened(channels), size=6.2, labelpad=2)
@@ -150,21 +141,11 @@ def _pictures(
 
 
 def _shortened(channels: list[int]) -> str:
-    said = ",".join(map(str, channels[:6]))
-    return f":{said}" + (",…" if len(channels) > 6 else "")
+    return ":" + ",".join(map(str, channels[:6])) + (",…" if len(channels) > 6 else "")
 
 
-def _panel(figure: Figure, place: Any) -> Any:
-    axes = figure.add_subplot(place)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    return axes
-
-
-def _plot(figure: Figure, place: Any, across: str, up: str) -> Any:
-    axes = figure.add_subplot(place)
+def _plot(figure: Figure, spec: SubplotSpec, across: str, up: str) -> Axes:
+    axes = figure.add_subplot(spec)
     axes.set_facecolor("none")
     axes.tick_params(labelsize=6.5, length=2, colors=LIGHT.faint)
     axes.set_xlabel(across, size=6.8, labelpad=1)
@@ -175,17 +156,17 @@ def _plot(figure: Figure, place: Any, across: str, up: str) -> Any:
     return axes
 
 
-def _effects(axes: Any, lines: list[Line]) -> None:
+def _effects(axes: Axes, lines: list[Line]) -> None:
     """Drop minus the random groups' drop, by size; both signs, every protocol."""
-    places = np.arange(len(lines))
+    positions = np.arange(len(lines))
     axes.axhline(0, color=LIGHT.faint, linewidth=0.7)
     for kind in ("positive", "negative"):
         for shift, protocol in zip((-0.1, 0.1), lines[0].positive, strict=False):
-            found = [getattr(line, kind)[protocol].interval for line in lines]
-            middle = np.array([one.mean for one in found])
-            reach = np.array([[one.mean - one.low for one in found], [one.high - one.mean for one in found]])
+            intervals = [getattr(line, kind)[protocol].interval for line in lines]
+            middle = np.array([i.mean for i in intervals])
+            reach = np.array([[i.mean - i.low for i in intervals], [i.high - i.mean for i in intervals]])
             axes.errorbar(
-                places + shift,
+                positions + shift,
                 middle,
                 yerr=np.maximum(reach, 0),
                 fmt="o",
@@ -195,25 +176,25 @@ def _effects(axes: Any, lines: list[Line]) -> None:
                 markerfacecolor=COLOURS[kind] if shift < 0 else "none",
                 label=f"{SHOWN[kind]}, {protocol}",
             )
-    axes.set_xticks(places, [str(line.size) for line in lines])
+    axes.set_xticks(positions, [str(line.size) for line in lines])
     axes.margins(x=0.12)
 
 
-def _curves(axes: Any, found: dict[str, dict[str, Any]]) -> None:
+def _curves(axes: Axes, curves: dict[str, dict[str, Any]]) -> None:
     axes.axhline(0, color=LIGHT.faint, linewidth=0.7)
-    for kind, curve in found.items():
+    for kind, curve in curves.items():
         deleted = np.array(curve["deleted"])
         middle, low, high = (np.array([point[key] for point in curve["left"]]) for key in ("mean", "low", "high"))
         area = curve["area"]["mean"]
         axes.plot(deleted, middle, color=COLOURS[kind], linewidth=1.2, label=f"{SHOWN[kind]} first, AUC {area:.2f}")
         axes.fill_between(deleted, low, high, color=COLOURS[kind], alpha=0.16, linewidth=0)
-    first = float(min(curve["deleted"][1] for curve in found.values()))
+    first = float(min(curve["deleted"][1] for curve in curves.values()))
     axes.set_xscale("symlog", linthresh=first, base=2)
     ticks = [0, *(tick for tick in (1 / 64, 1 / 16, 1 / 4, 1) if tick >= first)]
     names = {0: "0", 1 / 64: "1/64", 1 / 16: "1/16", 1 / 4: "1/4", 1: "1"}
     axes.set_xticks(ticks, [names[tick] for tick in ticks])
     axes.minorticks_off()
     axes.set_xlim(0, 1.05)
-    low = min(point["mean"] for curve in found.values() for point in curve["left"])
-    high = max(point["mean"] for curve in found.values() for point in curve["left"])
+    low = min(point["mean"] for curve in curves.values() for point in curve["left"])
+    high = max(point["mean"] for curve in curves.values() for point in curve["left"])
     axes.set_ylim(low - 0.35 * (high - low) - 0.05, high + 0.1 * (high - low) + 0.05)

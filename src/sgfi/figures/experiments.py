@@ -26,16 +26,16 @@ def experiment_figure(result: Result) -> Figure:
     """One panel for each of :func:`panels_of`, side by side."""
     panels = panels_of(result)
     figure = new_figure(5.2 * len(panels), 1.6 + max(_height(result, panel) for panel in panels))
-    for place, panel in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), place + 1)
+    for column, panel in enumerate(panels, start=1):
+        axes = figure.add_subplot(1, len(panels), column)
         table = result.tables[panel["measure"]]
-        rows = [row for found in table.values() for row in found if panel["score"] in found[row]]
+        rows = [row for scores in table.values() for row in scores if panel["score"] in scores[row]]
         if "row" not in panel and all(map(_is_number, rows)):
             _curves(axes, table, panel)
         else:
             _points(axes, table, panel)
-        told = f"{panel['measure']}, {panel['row']}" if "row" in panel else panel["measure"]
-        axes.set_title(f"{told}: {panel['score'].replace('_', ' ')}".replace("_", " "), fontsize=9)
+        measure = f"{panel['measure']}, {panel['row']}" if "row" in panel else panel["measure"]
+        axes.set_title(f"{measure}: {panel['score'].replace('_', ' ')}".replace("_", " "), fontsize=9)
         axes.tick_params(labelsize=8)
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
@@ -52,26 +52,26 @@ def _height(result: Result, panel: Mapping[str, Any]) -> float:
 
 
 def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
-    """A line a variant; a mark for each row, with its interval."""
+    """A line per variant; a mark for each row, with its interval."""
     score = panel["score"]
-    rows = [panel["row"]] if "row" in panel else list(dict.fromkeys(r for found in table.values() for r in found))
-    rows = [row for row in rows if any(score in found.get(row, {}) for found in table.values())]
+    rows = [panel["row"]] if "row" in panel else list(dict.fromkeys(row for scores in table.values() for row in scores))
+    rows = [row for row in rows if any(score in scores.get(row, {}) for scores in table.values())]
     named: set[int] = set()
     for at, row in enumerate(rows):
-        for place, found in enumerate(table.values()):
-            number = found.get(row, {}).get(score)
+        for line, scores in enumerate(table.values()):
+            number = scores.get(row, {}).get(score)
             if number is None or number["mean"] is None:
                 continue
-            y = -place + 0.8 * ((len(rows) - 1) / 2 - at) / len(rows)
+            y = -line + 0.8 * ((len(rows) - 1) / 2 - at) / len(rows)
             low, high = number.get("low", number["mean"]), number.get("high", number["mean"])
             colour = COLOURS[at % len(COLOURS)]
             axes.plot([low, high], [y, y], color=colour, linewidth=1.5)
             axes.plot([number["mean"]], [y], "o", color=colour, markersize=4, label=row if at not in named else None)
             named.add(at)
-    axes.set_yticks([-place for place in range(len(table))], list(table))
+    axes.set_yticks([-line for line in range(len(table))], list(table))
     axes.set_ylim(-len(table) + 0.4, 0.6)
-    for place in range(1, len(table)):
-        axes.axhline(0.5 - place, color="#eeeeee", linewidth=0.8)
+    for line in range(1, len(table)):
+        axes.axhline(0.5 - line, color="#eeeeee", linewidth=0.8)
     if len(rows) > 1:
         _legend(axes, len(rows))
 
@@ -89,14 +89,14 @@ def _legend(axes: Axes, entries: int) -> None:
 
 
 def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
-    """A curve a variant over numeric rows, with a band for the interval."""
-    for place, (variant, found) in enumerate(table.items()):
-        rows = [row for row in found if panel["score"] in found[row]]
-        numbers = [found[row][panel["score"]] for row in rows]
-        at, colour = [float(row) for row in rows], COLOURS[place % len(COLOURS)]
-        axes.plot(at, [one["mean"] for one in numbers], "o-", color=colour, markersize=3, label=variant)
-        if all("low" in one for one in numbers):
-            band = [one["low"] for one in numbers], [one["high"] for one in numbers]
+    """A curve per variant over numeric rows, with a band for the interval."""
+    for index, (variant, scores) in enumerate(table.items()):
+        rows = [row for row in scores if panel["score"] in scores[row]]
+        numbers = [scores[row][panel["score"]] for row in rows]
+        at, colour = [float(row) for row in rows], COLOURS[index % len(COLOURS)]
+        axes.plot(at, [number["mean"] for number in numbers], "o-", color=colour, markersize=3, label=variant)
+        if all("low" in number for number in numbers):
+            band = [number["low"] for number in numbers], [number["high"] for number in numbers]
             axes.fill_between(at, *band, color=colour, alpha=0.2, linewidth=0)
     if len(table) > 1:
         _legend(axes, len(table))

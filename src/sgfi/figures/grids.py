@@ -5,14 +5,15 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from sgfi.figures.display import Scale, natural_scale, natural_view, signed_scale, signed_view
-from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, new_figure
+from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, bare, new_figure
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 View = Literal["natural", "signed", "picture"]
@@ -56,8 +57,8 @@ class Grid:
     def rule(self) -> str:
         """The display rule in words, as it stands under the figure."""
         views = {cell.view for row in self.rows for cell in row if cell is not None}
-        said = [RULES[view] for view in ("natural", "signed") if view in views]
-        return f"Display: {'; '.join(said)}; {SHARED[self.share]}." if said else ""
+        rules = [RULES[view] for view in ("natural", "signed") if view in views]
+        return f"Display: {'; '.join(rules)}; {SHARED[self.share]}." if rules else ""
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,7 @@ def draw_grid(grid: Grid) -> Figure:
     for r, row in enumerate(grid.rows):
         for c, cell in enumerate(row):
             if cell is not None:
-                axes = figure.add_axes(layout.box(r, c))
-                _draw_cell(axes, cell, scales[r][c])
+                draw_cell(figure.add_axes(layout.box(r, c)), cell, scales[r][c])
     return figure
 
 
@@ -155,54 +155,52 @@ def _scales(grid: Grid) -> list[list[Scale | None]]:
         return make([cell.tensor for cell in cells], grid.reference)
 
     everything = [cell for row in grid.rows for cell in row if cell is not None]
-    found: list[list[Scale | None]] = []
+    scales: list[list[Scale | None]] = []
     for row in grid.rows:
-        scales: list[Scale | None] = []
+        scales.append([])
         for cell in row:
             if cell is None or cell.view == "picture":
-                scales.append(None)
+                scales[-1].append(None)
                 continue
             pools = {"none": [cell], "row": [c for c in row if c is not None], "all": everything}
-            scales.append(scale_of([c for c in pools[grid.share] if c.view == cell.view], cell.view))
-        found.append(scales)
-    return found
+            scales[-1].append(scale_of([c for c in pools[grid.share] if c.view == cell.view], cell.view))
+    return scales
 
 
-def _draw_cell(axes: Any, cell: Cell, scale: Scale | None) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
-    height, width = cell.tensor.shape[-2:]
-    note = ""
-    if scale is None:
-        picture = natural_view(cell.tensor, Scale(0.0, 1.0))
-        axes.imshow(picture, interpolation="nearest")
+def draw_cell(axes: Axes, cell: Cell, scale: Scale | None = None) -> Axes:
+    """One panel. A photograph has no scale; an inverse without one is shown on its own."""
+    bare(axes)
+    if cell.view == "picture":
+        scale = Scale(0.0, 1.0)
+    if cell.view == "signed":
+        view = signed_view(cell.tensor, scale)
+        axes.imshow(view, cmap=SIGNED_COLOURS, vmin=0, vmax=1, interpolation="nearest")
     else:
-        note = scale.note
-        if cell.view == "signed":
-            view = signed_view(cell.tensor, scale)
-            axes.imshow(view, cmap=SIGNED_COLOURS, vmin=0, vmax=1, interpolation="nearest")
-        else:
-            axes.imshow(natural_view(cell.tensor, scale), interpolation="nearest")
-    if note:  # on grey or white in every theme, hence always dark
-        said = textwrap.fill(note, 20)
-        middle = {"transform": axes.transAxes, "ha": "center", "va": "center"}
-        axes.text(0.5, 0.5, said, size=7, color=LIGHT.ink, gid=FIXED, **middle)
+        axes.imshow(natural_view(cell.tensor, scale), interpolation="nearest")
+    if scale is not None and scale.note:  # on grey or white in every theme, hence always dark
+        note = textwrap.fill(scale.note, 20)
+        text = axes.text(0.5, 0.5, note, size=7, color=LIGHT.ink, gid=FIXED, transform=axes.transAxes)
+        text.set(ha="center", va="center")
     for mark in cell.marks:
-        _outline(axes, mark, height, width)
+        outline(axes, mark, cell.tensor.shape[-2:], (("black", 2.6), (ACCENT, 1.4)))  # a dark rim: seen on red
     if cell.caption:
         axes.set_xlabel(cell.caption, size=7.5, labelpad=3)
+    return axes
 
 
-def _outline(axes: Any, mark: tuple[float, float, float, float], height: int, width: int) -> None:
+def outline(
+    axes: Axes,
+    mark: tuple[float, float, float, float],
+    picture: Sequence[int],
+    strokes: Sequence[tuple[str, float]] = ((ACCENT, 1.2),),
+) -> None:
+    """A rectangle of :func:`cell_mark` on a picture of (height, width) pixels."""
     from matplotlib.patches import Rectangle
 
-    top, left, tall, wide = mark
+    (top, left, tall, wide), (height, width) = mark, picture
     corner = (left * width - 0.5, top * height - 0.5)
-    size = (wide * width, tall * height)
-    for colour, thick in (("black", 2.6), (ACCENT, 1.4)):  # a dark rim, so that it is seen on red
-        axes.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=thick))
+    for colour, thick in strokes:
+        axes.add_patch(Rectangle(corner, wide * width, tall * height, fill=False, edgecolor=colour, linewidth=thick))
 
 
 def cell_mark(coord: Sequence[int], shape: Sequence[int]) -> tuple[float, float, float, float]:

@@ -14,6 +14,7 @@ from sgfi.errors import StoreError
 from sgfi.optional import need
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 DPI = 160
@@ -42,11 +43,19 @@ ACCENT = "#ff3b6b"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, with its own Agg canvas."""
+    """An empty figure, width and height in inches, with its own Agg canvas."""
     canvas = need("matplotlib.backends.backend_agg", "figures").FigureCanvasAgg
     figure = need("matplotlib.figure", "figures").Figure(figsize=(width, height), dpi=DPI, facecolor=LIGHT.paper)
     canvas(figure)
     return figure
+
+
+def bare(axes: Axes) -> Axes:
+    """Axes of a picture: no ticks, no frame."""
+    axes.set(xticks=[], yticks=[])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return axes
 
 
 def recolour(figure: Figure, theme: Theme) -> Figure:
@@ -76,7 +85,7 @@ def png(figure: Figure, theme: Theme = LIGHT, dpi: int = DPI) -> bytes:
 
 
 def save_figure(figure: Figure, path: str | Path, *, overwrite: bool = False, theme: Theme = LIGHT) -> Path:
-    """Write a PNG (or what the suffix says: .svg, .pdf); refuse to write over a file unless told to."""
+    """Write a PNG (or what the suffix says: .svg, .pdf); refuse to write over a file unless ``overwrite``."""
     path = Path(path)
     if path.exists() and not overwrite:
         raise StoreError("a path that is free", f"{path}, which exists", "Choose another or pass --force.")

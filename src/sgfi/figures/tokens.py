@@ -35,7 +35,7 @@ class Strip:
 
 
 def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> Figure:
-    """One row a strip: fill is energy, a teal underline marks a cue, a red frame the queried position."""
+    """One row per strip: fill is energy, a teal underline marks a cue, a red frame the queried position."""
     if not strips or len({len(strip.tokens) for strip in strips}) != 1:
         raise DataError("strips of one length, at least one", str([len(strip.tokens) for strip in strips]), "Cut them.")
     from matplotlib import colormaps
@@ -78,8 +78,8 @@ def _shown(token: str, most: int = 10) -> str:
 def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:
     """Queried position down, input position across; above the diagonal lies the future."""
     figure = new_figure(0.4 + 2.7 * len(matrices), 3.6)
-    for place, (name, values) in enumerate(matrices.items(), start=1):
-        axes = figure.add_subplot(1, len(matrices), place)
+    for column, (name, values) in enumerate(matrices.items(), start=1):
+        axes = figure.add_subplot(1, len(matrices), column)
         square = np.asarray(values)
         axes.imshow(square, cmap=WARM, vmin=0, vmax=0.6)
         future = np.triu(square, 1)[:-1].sum(1).mean()
@@ -87,35 +87,8 @@ def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:
         axes.set_title(f"{name}\nfuture energy {future:.3f}", fontsize=8)
         axes.set_xlabel("input position", fontsize=7)
         axes.tick_params(labelsize=6)
-        if place == 1:
+        if column == 1:
             axes.set_ylabel("queried position", fontsize=7)
-    if title:
-        figure.suptitle(title, fontsize=9)
-    figure.tight_layout()
-    return figure
-
-
-def dot_intervals(groups: Mapping[str, Mapping[str, Mapping[str, float]]], title: str = "") -> Figure:
-    """Panels of means with intervals: panel -> row -> mean, low, high. A dashed line marks zero."""
-    rows = list(next(iter(groups.values())))
-    figure = new_figure(2.2 + 2.6 * len(groups), 1.0 + 0.24 * len(rows))
-    first = None
-    for place, (name, found) in enumerate(groups.items(), start=1):
-        axes = figure.add_subplot(1, len(groups), place, sharey=first)
-        first = first or axes
-        for y, row in enumerate(rows):
-            told = found.get(row)
-            if told is None:
-                continue
-            axes.plot([told["low"], told["high"]], [y, y], color=CUE, lw=1.4)
-            axes.plot(told["mean"], y, "o", color=CUE, ms=4)
-        axes.axvline(0, color=LIGHT.faint, lw=0.7, ls="--")
-        axes.set_title(name, fontsize=8)
-        axes.tick_params(labelsize=7, labelleft=place == 1)
-        axes.locator_params(axis="x", nbins=5)
-    assert first is not None
-    first.set_yticks(range(len(rows)), rows)
-    first.invert_yaxis()
     if title:
         figure.suptitle(title, fontsize=9)
     figure.tight_layout()

@@ -1,12 +1,12 @@
 """What can be measured of a calibrated case. Each measure is a small function over shared pieces.
 
-A measure returns a table: row -> score -> one number an image, or one number for all. Most are a control or diagnostic
-of :mod:`sgfi.evaluation` carried over the evaluation batches. Importing a module here registers its measures.
+A measure returns a table: row -> score -> one number per image, or one number for all. Most are a control or diagnostic
+of :mod:`sgfi.evaluation` taken over the evaluation batches. Importing a module here registers its measures.
 """
 
 from __future__ import annotations
 
-from sgfi.experiments.measures import across, baselines, controls, costs, decisions, pairs, theory, tokens
+from sgfi.experiments.measures import across, baselines, controls, costs, decisions, pairs, sequences, theory, tokens
 from sgfi.experiments.measures.registry import ACROSS, MEASURES, PAIRS, Measure, Table, known
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "decisions",
     "known",
     "pairs",
+    "sequences",
     "theory",
     "tokens",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
 from sgfi.errors import DataError
@@ -18,10 +18,26 @@ Tables = Mapping[str, Mapping[str, Table]]
 @registered(of=ACROSS)
 def spread(tables: Tables, *, measure: str = "alignment", row: str = "final") -> Table:
     """Standard deviation over the variants of every mean score of one row."""
-    found = [table[row] for table in tables.get(measure, {}).values() if row in table]
-    if len(found) < 2:
-        raise DataError(f"two variants with {measure}/{row}", str(len(found)), "Declare the measure and more variants.")
-    return {row: {score: stdev(_mean(one[score]) for one in found) for score in found[0]}}
+    rows = [table[row] for table in tables.get(measure, {}).values() if row in table]
+    if len(rows) < 2:
+        raise DataError(f"two variants with {measure}/{row}", str(len(rows)), "Declare the measure and more variants.")
+    return {row: {score: stdev(_mean(scores[score]) for scores in rows) for score in rows[0]}}
+
+
+@registered(of=ACROSS)
+def differences(tables: Tables, *, against: str, measures: Sequence[str] = ("alignment",), row: str = "final") -> Table:
+    """One row of every variant minus that of the variant ``against``, paired where both have a number per image."""
+    result: Table = {}
+    for measure in measures:
+        rows = {variant: table[row] for variant, table in tables.get(measure, {}).items() if row in table}
+        if against not in rows:
+            raise DataError(f"a variant with {measure}/{row} among {list(rows)}", repr(against), "Choose one of these.")
+        base = rows.pop(against)
+        for variant, scores in rows.items():
+            result.setdefault(f"{variant} minus {against}", {}).update(
+                {score: _minus(scores[score], base[score]) for score in base if score in scores}
+            )
+    return result
 
 
 @registered(of=ACROSS)
@@ -44,6 +60,12 @@ def boundaries(tables: Tables) -> Table:
             "boundaries": len(residual),
         }
     }
+
+
+def _minus(first: float | list[float], second: float | list[float]) -> float | list[float]:
+    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
+        return [a - b for a, b in zip(first, second, strict=True)]
+    return _mean(first) - _mean(second)
 
 
 def _mean(value: float | list[float]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from sgfi.evaluation import baselines, controls
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, batches, carried, inverted, measure, scores
+from sgfi.experiments.measures.registry import Table, alignment_of, evaluation_batches, measure, over_batches, scores
 from sgfi.settings import check_keys
 
 KINDS = (*baselines.SEEDS, *baselines.METRICS)
@@ -26,7 +27,7 @@ def iterative(
 ) -> Table:
     """Iterative preimage search against the closed form, on the same images and targets."""
     declared = baselines.Search.from_dict(search or {})
-    x = torch.cat(list(batches(case, images)))
+    x = torch.cat(list(evaluation_batches(case, images)))
     state = controls.target_state(case.family, x)
     start = time.perf_counter()
     outputs = [baselines.preimage(case.plan, state, declared, seed) for seed in seeds]
@@ -34,18 +35,15 @@ def iterative(
     start = time.perf_counter()
     direct = sgfi.invert(case.family, x).value
     inverting = (time.perf_counter() - start) / len(x)
-    found = [_judged(case, output, x, state) for output in outputs]
+    searched = [_judged(case, output, x, state) for output in outputs]
     rows: Table = {
-        "iterative": {score: torch.stack([one[score] for one in found]).mean(0).tolist() for score in found[0]},
+        "iterative": {score: torch.stack([s[score] for s in searched]).mean(0).tolist() for score in searched[0]},
         "closed form": {score: value.tolist() for score, value in _judged(case, direct, x, state).items()},
         "raw": {"pixel_cosine": pixel_cosine(sgfi.invert(case.family, x, stage="raw").value, x).tolist()},
     }
     if len(outputs) > 1:
-        rows["iterative"]["pairwise_cosine"] = (
-            torch.stack([pixel_cosine(a, b) for place, a in enumerate(outputs) for b in outputs[:place]])
-            .mean(0)
-            .tolist()
-        )
+        pairwise = [pixel_cosine(a, b) for a, b in combinations(outputs, 2)]
+        rows["iterative"]["pairwise_cosine"] = torch.stack(pairwise).mean(0).tolist()
     rows["iterative"]["seconds_an_image"], rows["closed form"]["seconds_an_image"] = searching, inverting
     return rows
 
@@ -62,8 +60,8 @@ def _judged(case: Case, value: Tensor, x: Tensor, state: Tensor) -> dict[str, Te
 def permuted_frequencies(case: Case, *, seed: int = 0, images: int | None = None) -> Table:
     """The fitted maps against the same maps at permuted frequencies."""
     moved = baselines.permuted(case.family, seed)
-    return carried(
-        case, images, lambda x: {"fitted": inverted(case, case.family, x), "permuted": inverted(case, moved, x)}
+    return over_batches(
+        case, images, lambda x: {"fitted": alignment_of(case, case.family, x), "permuted": alignment_of(case, moved, x)}
     )
 
 
@@ -72,12 +70,12 @@ def seeds(case: Case, *, kinds: Sequence[str] = KINDS, images: int | None = None
     """Mean, constant, unit-energy, uniform, scaled and whitened seeds, each with maps of its own."""
     check_keys(dict.fromkeys(kinds), dict.fromkeys(KINDS), "seeds")
     ridge, data = float(case.options.get("ridge", 0.01)), case.calibration.batches
-    found = {kind: baselines.seed_named(kind, case.plan, data) for kind in kinds}
-    fitted = {kind: baselines.seeded_maps(case.plan, data, seed, ridge) for kind, seed in found.items()}
+    named = {kind: baselines.seed_named(kind, case.plan, data) for kind in kinds}
+    fitted = {kind: baselines.seeded_maps(case.plan, data, seed, ridge) for kind, seed in named.items()}
 
     def each(x: Tensor) -> Rows:
-        shown = {k: baselines.seeded_inverse(case.plan, maps, x, found[k]) for k, maps in fitted.items()}
+        values = {k: baselines.seeded_inverse(case.plan, maps, x, named[k]) for k, maps in fitted.items()}
         size = x.flatten(1).norm(dim=1)
-        return {k: {**scores(case, y, x), "norm_ratio": y.flatten(1).norm(dim=1) / size} for k, y in shown.items()}
+        return {k: {**scores(case, y, x), "norm_ratio": y.flatten(1).norm(dim=1) / size} for k, y in values.items()}
 
-    return carried(case, images, each)
+    return over_batches(case, images, each)

@@ -6,13 +6,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from torch import Tensor
+
 import sgfi
 from sgfi.evaluation import controls, paths
 from sgfi.evaluation.representation import reencoding, separation
 from sgfi.evaluation.rows import Rows
 from sgfi.evaluation.selectivity import selectivity
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, carried, inverted, measure, merged
+from sgfi.experiments.measures.registry import Table, alignment_of, measure, merged, over_batches
 from sgfi.inversion import STAGES
 from sgfi.inversion.estimator import spread
 
@@ -23,15 +25,16 @@ def alignment(
 ) -> Table:
     """Every alignment metric of the full-target inverse, for raw, first and final."""
 
-    return carried(
-        case, images, lambda x: {stage: inverted(case, case.family, x, target=target, stage=stage) for stage in stages}
-    )
+    def each(x: Tensor) -> Rows:
+        return {stage: alignment_of(case, case.family, x, target=target, stage=stage) for stage in stages}
+
+    return over_batches(case, images, each)
 
 
 @measure()
 def representation(case: Case, *, images: int | None = None) -> Table:
     """Re-encoding cosine, its random-pair null and the ROC AUC between them."""
-    table = carried(case, images, lambda x: reencoding(case.family, sgfi.invert(case.family, x), x))
+    table = over_batches(case, images, lambda x: reencoding(case.family, sgfi.invert(case.family, x), x))
     return merged(table, separation(table))
 
 
@@ -45,11 +48,11 @@ def _of_family(
     options = list(inspect.signature(control).parameters.values())[2:]
 
     def take(case: Case, *, images: int | None = None, **chosen: Any) -> Table:
-        table = carried(case, images, lambda x: control(case.family, x, **chosen))
+        table = over_batches(case, images, lambda x: control(case.family, x, **chosen))
         return merged(table, then(table)) if then else table
 
-    keyword = [one.replace(kind=one.KEYWORD_ONLY) for one in options]
-    own = [one for one in inspect.signature(take).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    keyword = [option.replace(kind=option.KEYWORD_ONLY) for option in options]
+    own = [p for p in inspect.signature(take).parameters.values() if p.kind is not p.VAR_KEYWORD]
     take.__signature__ = inspect.Signature([*own, *keyword])  # type: ignore[attr-defined]
     take.__doc__ = control.__doc__
     take.__name__ = name
@@ -76,21 +79,21 @@ _of_family(paths.mechanism, "mechanism", "all nodes")
 def faithfulness(case: Case, *, probes: int = 7, images: int | None = None) -> Table:
     """Path NMSE on matched and shuffled geometry, node win, state margin and branch cosine; the lowest quartile."""
     nodes = spread(case.plan.fitted, probes)
-    table = carried(case, images, lambda x: paths.faithfulness(case.family, x, nodes))
+    table = over_batches(case, images, lambda x: paths.faithfulness(case.family, x, nodes))
     return table | paths.summary(table["path"])
 
 
 @measure()
 def failures(case: Case, *, below: float = 0.5, images: int | None = None) -> Table:
     """Share of images whose low-frequency, high-frequency or colour alignment is weak, and their pixel cosine."""
-    found = carried(case, images, lambda x: {"final": inverted(case, case.family, x)})["final"]
+    final = over_batches(case, images, lambda x: {"final": alignment_of(case, case.family, x)})["final"]
     parts = {"low": "low_cosine", "high": "high_cosine", "colour": "chroma_cosine"}
-    weak = {kind: [value < below for value in found[score]] for kind, score in parts.items() if score in found}
+    weak = {kind: [value < below for value in final[score]] for kind, score in parts.items() if score in final}
     weak["none of these"] = [not any(flags) for flags in zip(*weak.values(), strict=True)]
     return {
         kind: {
             "share": [float(flag) for flag in flags],
-            "pixel_cosine": [c for c, flag in zip(found["pixel_cosine"], flags, strict=True) if flag],
+            "pixel_cosine": [c for c, flag in zip(final["pixel_cosine"], flags, strict=True) if flag],
         }
         for kind, flags in weak.items()
     }

@@ -16,7 +16,7 @@ from sgfi.evaluation import baselines
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, batches, carried, measure, scores
+from sgfi.experiments.measures.registry import Table, evaluation_batches, measure, over_batches, scores
 from sgfi.inversion import depth_targets
 
 
@@ -25,32 +25,32 @@ def reuse(
     case: Case, *, depths: int = 4, channels: Sequence[int] = (0, 1, 2, 3), group: int = 8, images: int | None = None
 ) -> Table:
     """One family: several depths, single channels of the target and a group of them, nothing fitted again."""
-    asked = {f"depth {name}": sgfi.Query(target=name) for name in depth_targets(case.family, depths)}
+    queries = {f"depth {name}": sgfi.Query(target=name) for name in depth_targets(case.family, depths)}
     width = case.plan.boundary[case.plan.target].channels
-    asked |= {f"channel {channel}": sgfi.Query(channels=[channel]) for channel in channels if channel < width}
-    asked[f"{min(group, width)} channels"] = sgfi.Query(channels=list(range(min(group, width))))
+    queries |= {f"channel {channel}": sgfi.Query(channels=[channel]) for channel in channels if channel < width}
+    queries[f"{min(group, width)} channels"] = sgfi.Query(channels=list(range(min(group, width))))
 
     def each(x: Tensor) -> Rows:
-        found = sgfi.sweep(case.family, x, list(asked.values()))
-        return {label: scores(case, one.value, x) for label, one in zip(asked, found, strict=True)}
+        inverses = sgfi.sweep(case.family, x, list(queries.values()))
+        return {label: scores(case, inverse.value, x) for label, inverse in zip(queries, inverses, strict=True)}
 
-    return carried(case, images, each)
+    return over_batches(case, images, each)
 
 
 @measure()
 def latency(
     case: Case, *, queries: int = 4, repeats: int = 3, timed_steps: int = 20, search: Mapping[str, Any] | None = None
 ) -> Table:
-    """Seconds a query at batch one when images, depths, channels or all of them vary; a search's steps beside it.
+    """Seconds per query at batch one when images, depths, channels or all of them vary; a search's steps beside it.
 
     The search is timed over ``timed_steps`` and multiplied up to its full length.
     """
     declared = baselines.Search.from_dict(search or {})
-    x = torch.cat(list(batches(case, queries)))
+    x = torch.cat(list(evaluation_batches(case, queries)))
     depths = depth_targets(case.family, queries)
     width = case.plan.boundary[case.plan.target].channels
     loads: dict[str, list[tuple[Tensor, dict[str, Any]]]] = {
-        "images": [(one, {}) for one in x.split(1)],
+        "images": [(image, {}) for image in x.split(1)],
         "depths": [(x[:1], {"target": depths[i % len(depths)]}) for i in range(queries)],
         "channels": [(x[:1], {"channels": [i % width]}) for i in range(queries)],
         "mixed": [
@@ -64,13 +64,13 @@ def latency(
         spent = []
         for _ in range(repeats):
             start = time.perf_counter()
-            for one, query in load:
-                sgfi.invert(case.family, one, **query)
+            for image, query in load:
+                sgfi.invert(case.family, image, **query)
             spent.append((time.perf_counter() - start) / len(load))
         start = time.perf_counter()
-        for one, query in load:
+        for image, query in load:
             target = query.get("target", case.plan.target)
-            state = forward_states(case.plan.graph, one, [target])[case.plan.graph.nodes.canonical(target)]
+            state = forward_states(case.plan.graph, image, [target])[case.plan.graph.nodes.canonical(target)]
             baselines.preimage(case.plan, state, short, 0, target)
         step = (time.perf_counter() - start) / (len(load) * timed_steps)
         table[label] = {"closed_form_seconds": min(spent), "search_seconds": step * declared.steps}
@@ -83,10 +83,10 @@ def resources(case: Case, *, images: int | None = None) -> Table:
     family, facts = case.family, case.facts
     reset_peak()
     start, count = time.perf_counter(), 0
-    for x in batches(case, images):
+    for x in evaluation_batches(case, images):
         sgfi.invert(family, x)
         count += len(x)
-    found = {
+    costs = {
         "nodes": len(family.maps),
         "maps_mib": family.bytes / 2**20,
         "calibration_seconds": facts["seconds"],
@@ -94,7 +94,7 @@ def resources(case: Case, *, images: int | None = None) -> Table:
         "online_ms_an_image": 1000 * (time.perf_counter() - start) / count,
         "online_peak_mib": _mib(peak()),
     }
-    return {"family": found}
+    return {"family": costs}
 
 
 def _mib(size: int | None) -> float:

@@ -10,7 +10,7 @@ import torch
 
 from sgfi.decisions import CoordinateSettings, DecisionSettings, activation_means, coordinate_study, study
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, batches, measure
+from sgfi.experiments.measures.registry import Table, evaluation_batches, measure
 
 
 @measure()
@@ -18,35 +18,36 @@ def decisions(case: Case, *, images: int = 16, settings: Mapping[str, Any] | Non
     """Margin drops of decision-ranked channel groups minus those of random groups of the same image."""
     declared = DecisionSettings.from_dict(settings or {})
     means = activation_means(case.plan, case.calibration.batches)
-    found = study(case.family, torch.cat(list(batches(case, images))), means, declared)
+    outcome = study(case.family, torch.cat(list(evaluation_batches(case, images))), means, declared)
     rows: Table = {}
-    for one in found.depths:
-        for place, size in enumerate(declared.sizes):
-            row = rows[f"{one.node}, k={size}"] = {}
-            for protocol, kinds in one.drop.items():
-                drop = {kind: array[:, place].mean(axis=1) for kind, array in kinds.items()}  # random repeats averaged
+    for depth in outcome.depths:
+        for column, size in enumerate(declared.sizes):
+            row = rows[f"{depth.node}, k={size}"] = {}
+            for protocol, kinds in depth.drop.items():
+                drop = {kind: array[:, column].mean(axis=1) for kind, array in kinds.items()}  # random repeats averaged
                 row[f"positive_minus_random_{protocol}"] = (drop["positive"] - drop["random"]).tolist()
                 row[f"negative_minus_random_{protocol}"] = (drop["negative"] - drop["random"]).tolist()
-            flips = one.flipped[declared.protocols[0]]["positive"][:, place]
+            flips = depth.flipped[declared.protocols[0]]["positive"][:, column]
             row["flips"] = np.asarray(flips, dtype=float).mean(axis=1).tolist()
     return rows
 
 
 @measure()
 def coordinates(case: Case, *, images: int = 8, settings: Mapping[str, Any] | None = None) -> Table:
-    """Every cell's inverse: where it stands in the picture; and every cell replaced: what that does to the margin."""
+    """Every cell's inverse: where its support is; and every cell replaced: what that does to the margin."""
     declared = CoordinateSettings.from_dict(settings or {})
     means = activation_means(case.plan, case.calibration.batches) if declared.protocol == "mean" else None
-    found = coordinate_study(case.family, torch.cat(list(batches(case, images))), declared, means)
+    outcome = coordinate_study(case.family, torch.cat(list(evaluation_batches(case, images))), declared, means)
     rows: Table = {}
-    for one in found.depths:
-        row = rows[one.node] = {}
-        told = [support.measures() for support in one.supports]
-        row.update({name: [float(values[name]) for values in told] for name in (told[0] if told else {})})
+    for depth in outcome.depths:
+        row = rows[depth.node] = {}
+        supports = [support.measures() for support in depth.supports]
+        row.update({name: [float(s[name]) for s in supports] for name in (supports[0] if supports else {})})
         if declared.interventions:
-            places = np.arange(len(found.names))
-            drop = {w: one.drops[places, [one.picked(w, int(i)) for i in places]] for w in ("top", "counter", "random")}
+            every = range(len(outcome.names))
+            picked = {which: [depth.picked(which, i) for i in every] for which in ("top", "counter", "random")}
+            drop = {which: depth.drops[every, cells] for which, cells in picked.items()}
             row["top_minus_random"] = (drop["top"] - drop["random"]).tolist()
             row["counter_minus_random"] = (drop["counter"] - drop["random"]).tolist()
-            row["score_and_drop_spearman"] = list(found.ranks(one).values)
+            row["score_and_drop_spearman"] = list(outcome.ranks(depth).values)
     return rows

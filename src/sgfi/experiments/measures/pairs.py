@@ -7,14 +7,22 @@ from dataclasses import replace
 import sgfi
 from sgfi.errors import QueryError
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import PAIRS, Table, batches, carried, inverted, measure, merged
+from sgfi.experiments.measures.registry import (
+    PAIRS,
+    Table,
+    alignment_of,
+    evaluation_batches,
+    measure,
+    merged,
+    over_batches,
+)
 
 
 @measure(of=PAIRS)
 def transfer(fitted: Case, evaluated: Case, *, images: int | None = None) -> Table:
     """Maps of one case on the evaluation inputs of another; the model is the same."""
     _same_model(fitted, evaluated)
-    return carried(evaluated, images, lambda x: {"final": inverted(evaluated, fitted.family, x)})
+    return over_batches(evaluated, images, lambda x: {"final": alignment_of(evaluated, fitted.family, x)})
 
 
 @measure(of=PAIRS)
@@ -22,25 +30,25 @@ def checkpoint(fitted: Case, evaluated: Case, *, images: int | None = None) -> T
     """Maps of one checkpoint on another of the same architecture: refused unless forced, measured when forced."""
     family = replace(fitted.family, plan=evaluated.plan)
     forced = replace(family, forced=True)
-    x = next(batches(evaluated, 2))
+    x = next(evaluation_batches(evaluated, 2))
     try:
         sgfi.invert(family, x)
         refused = 0.0
     except QueryError:
         refused = 1.0
-    table = carried(evaluated, images, lambda x: {"final": inverted(evaluated, forced, x)})
+    table = over_batches(evaluated, images, lambda x: {"final": alignment_of(evaluated, forced, x)})
     return merged(table, {"final": {"refused": refused}})
 
 
-def _same_model(one: Case, other: Case) -> None:
-    a, b = one.plan.graph.fingerprint, other.plan.graph.fingerprint
+def _same_model(fitted: Case, evaluated: Case) -> None:
+    a, b = fitted.plan.graph.fingerprint, evaluated.plan.graph.fingerprint
     if a != b:
         raise QueryError(
             "variants that share one checkpoint", f"{a[:12]} and {b[:12]}", "Use the pair measure checkpoint."
         )
-    if set(one.calibration.marks) & set(other.evaluation.marks):
+    if set(fitted.calibration.marks) & set(evaluated.evaluation.marks):
         raise QueryError(
             "evaluation inputs that no variant was calibrated on",
-            f"some of {other.label!r} among those of {one.label!r}",
+            f"some of {evaluated.label!r} among those of {fitted.label!r}",
             "Draw them from disjoint data.",
         )

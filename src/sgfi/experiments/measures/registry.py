@@ -1,4 +1,4 @@
-"""What a measure is, where it is registered, and how it is carried over the evaluation batches."""
+"""What a measure is, where it is registered, and how it is taken over the evaluation batches."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from torch import Tensor
 import sgfi
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
+from sgfi.inversion import Estimator
 
 Table = dict[str, dict[str, Any]]
-"""Row -> score -> list of numbers, one an image, or one number."""
+"""Row -> score -> list of numbers, one per image, or one number."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,15 @@ class Measure:
     @property
     def options(self) -> list[str]:
         """What a file may set."""
-        found = inspect.signature(self.take).parameters.values()
-        return [one.name for one in found if one.kind is one.KEYWORD_ONLY]
+        parameters = inspect.signature(self.take).parameters.values()
+        return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
 MEASURES: dict[str, Measure] = {}
 PAIRS: dict[str, Measure] = {}
 """Of two cases."""
 ACROSS: dict[str, Measure] = {}
-"""Of what all variants gave: measure -> variant -> table."""
+"""Of the tables of all variants: measure -> variant -> table."""
 
 
 def known(name: str) -> Measure:
@@ -63,28 +64,28 @@ def measure(*shown: str, of: dict[str, Measure] = MEASURES) -> Callable[[Callabl
     return register
 
 
-def batches(case: Case, images: int | None = None) -> Iterator[Tensor]:
+def evaluation_batches(case: Case, images: int | None = None) -> Iterator[Tensor]:
     """The first ``images`` evaluation inputs; a last batch of one joins its neighbour, since controls pair images."""
-    held: Tensor | None = None
-    left = images if images is not None else len(case.evaluation.places)
+    before: Tensor | None = None
+    left = images if images is not None else len(case.evaluation.indices)
     for x in case.evaluation.batches:
         x = x[:left]
         left -= len(x)
-        if held is not None and len(x) == 1:
-            x = torch.cat([held, x])
-        elif held is not None:
-            yield held
-        held = x
+        if before is not None and len(x) == 1:
+            x = torch.cat([before, x])
+        elif before is not None:
+            yield before
+        before = x
         if left <= 0:
             break
-    if held is not None:
-        yield held
+    if before is not None:
+        yield before
 
 
-def carried(case: Case, images: int | None, each: Callable[[Tensor], Rows]) -> Table:
+def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows]) -> Table:
     """Rows of every batch, put together."""
     table: Table = {}
-    for x in batches(case, images):
+    for x in evaluation_batches(case, images):
         for label, row in each(x).items():
             for score, values in row.items():
                 table.setdefault(label, {}).setdefault(score, []).extend(values.double().tolist())
@@ -101,6 +102,6 @@ def scores(case: Case, value: Tensor, x: Tensor) -> dict[str, Tensor]:
     return {name: metric(value, x) for name, metric in case.metrics.items()}
 
 
-def inverted(case: Case, family: sgfi.MapFamily, x: Tensor, **query: Any) -> dict[str, Tensor]:
+def alignment_of(case: Case, estimator: Estimator, x: Tensor, **query: Any) -> dict[str, Tensor]:
     """Every alignment metric of one query's inverse."""
-    return scores(case, sgfi.invert(family, x, **query).value, x)
+    return scores(case, sgfi.invert(estimator, x, **query).value, x)

@@ -12,14 +12,14 @@ from sgfi.evaluation.stability import node_means
 from sgfi.evaluation.stability import stability as travelling
 from sgfi.evaluation.statistics import spearman
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, carried, measure
+from sgfi.experiments.measures.registry import Table, measure, over_batches
 
 
 @measure("all nodes", "input", "Spearman")
 def stability(case: Case, *, iterations: int = 20, images: int | None = 16) -> Table:
     """Error, defect, exactness of the recursion, gains and path bound at every node, and what the gains rank."""
-    table = carried(case, images, lambda x: travelling(case.family, x, iterations))
-    opened = carried(case, images, lambda x: paths.mechanism(case.family, x))
+    table = over_batches(case, images, lambda x: travelling(case.family, x, iterations))
+    opened = over_batches(case, images, lambda x: paths.mechanism(case.family, x))
     del opened["all nodes"]
     means = {score: node_means(table, score) for score in next(iter(table.values()))}
     residual, first, final = (  # nodes in the same order as in the table, deepest first
@@ -42,11 +42,11 @@ def theory(
     """Projected local LMMSE, natural adjoint, raw and rescaled adjoint and the deployed G on held-out perturbations."""
     name = case.plan.graph.nodes.canonical(node) if node else case.plan.fitted[len(case.plan.fitted) // 2]
     basis = bridge.directions(case.family, _first(case.calibration.batches, fit), name, directions)
-    return carried(case, images, lambda x: bridge.local_oracle(case.family, x, name, basis, draws))
+    return over_batches(case, images, lambda x: bridge.local_oracle(case.family, x, name, basis, draws))
 
 
-def _first(found: Iterable[Tensor], count: int) -> Iterator[Tensor]:
-    for x in found:
+def _first(batches: Iterable[Tensor], count: int) -> Iterator[Tensor]:
+    for x in batches:
         yield x[:count]
         count -= len(x)
         if count <= 0:

@@ -1,44 +1,63 @@
-"""Measures of token-resolved inverses, for language models."""
+"""Measures of token-resolved inverses, for language models: quality, causality, routing in controlled contexts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
+from torch import Tensor
 
+import sgfi
 from sgfi.errors import DataError
 from sgfi.evaluation import tokens
+from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.rows import Rows
 from sgfi.evaluation.statistics import cluster_means
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, carried, measure
+from sgfi.experiments.measures.registry import PAIRS, Table, measure, over_batches
 from sgfi.inversion import STAGES
-from sgfi.language import Context, agreement, matched_subsets, nearest, polysemy, stacked, token_cosine
+from sgfi.language import (
+    Context,
+    agreement,
+    energy_profile,
+    matched_subsets,
+    nearest,
+    polysemy,
+    references,
+    stacked,
+    token_cosine,
+)
+
+FUNCTION_WORDS = frozenset(
+    "the a an and or of to in on at by for from with as his her its my that it is was had there".split()
+)
+Profiles = Callable[[Tensor], Tensor]
+"""Embeddings (B, L, D) -> shares of the positions (B, L)."""
 
 
 @measure()
 def token_quality(case: Case, *, stages: Sequence[str] = STAGES, images: int | None = None) -> Table:
-    """Whole-target inverses: embedding cosine and exact-token rate, one number a window."""
-    table = _vocabulary(case)
+    """Whole-target inverses: embedding cosine and exact-token rate, one number per window."""
+    table = vocabulary(case)
 
-    def each(x: torch.Tensor) -> Any:
-        found = {stage: tokens.inverses(case.family, x, stage=stage) for stage in stages}
+    def each(x: Tensor) -> Rows:
         own = nearest(x, table)
+        values = {stage: tokens.inverses(case.family, x, stage=stage) for stage in stages}
         return {
             stage: {
                 "embedding_cosine": token_cosine(value, x).mean(1),
                 "exact_token": (nearest(value, table) == own).double().mean((1, 2)),
             }
-            for stage, value in found.items()
+            for stage, value in values.items()
         }
 
-    return carried(case, images, each)
+    return over_batches(case, images, each)
 
 
 @measure()
 def future_energy(case: Case, *, stages: Sequence[str] = STAGES, images: int | None = None) -> Table:
-    """Energy after the queried position, mean over all positions that have a future, one number a window."""
-    return carried(
+    """Energy after the queried position, mean over all positions that have a future, one number per window."""
+    return over_batches(
         case,
         images,
         lambda x: {
@@ -49,33 +68,100 @@ def future_energy(case: Case, *, stages: Sequence[str] = STAGES, images: int | N
 
 @measure()
 def token_routing(case: Case, *, stages: Sequence[str] = STAGES) -> Table:
-    """Terminal-token queries in the controlled contexts, one number a word or template."""
-    length, tokenizer = case.loaded.input_shape[0], case.loaded.tokenizer
-    _vocabulary(case)
-    words, templates = polysemy(tokenizer, length), agreement(tokenizer, length)
+    """Terminal-token queries in the controlled contexts, one number per word or template."""
+    last = [case.loaded.input_shape[0] - 1]
+    rows = {stage: (lambda x, stage=stage: tokens.profiles(case.family, x, last, stage)) for stage in stages}
+    return _routed(case, rows)
+
+
+@measure()
+def token_references(case: Case, *, layer: int = 6, integrated: bool = True) -> Table:
+    """The controlled contexts by a direct linear map, attention weights, gradient x input and integrated gradients."""
+    vocabulary(case)
+    graph, target, lm = case.plan.graph, case.plan.target, case.loaded.model.lm
+    seen = torch.cat(list(case.calibration.batches))
+    direct = references.direct_map(tokens.features(case.family, seen)[:, -1], seen)
+    rows: dict[str, Profiles] = {
+        "direct global linear": lambda x: energy_profile(direct(tokens.features(case.family, x)[:, -1])),
+        "attention": lambda x: references.attention(lm, x, layer),
+        "gradient x input": lambda x: references.gradient_times_input(graph, target, x),
+    }
+    if integrated:
+        rows["integrated gradients"] = lambda x: references.integrated_gradients(graph, target, x)
+    return _routed(case, rows)
+
+
+@measure()
+def token_controls(case: Case) -> Table:
+    """Geometry against content, a zero target and a query at a cue, in the first context of every sense."""
+    words = contexts(case)[0][::3]
+    x = embedded(case, words)
+    last = x.shape[1] - 1
+    own = sgfi.invert(case.family, x, coords=[last])
+    blank = sgfi.invert(case.family, x, coords=[last], terminal=torch.zeros_like(own.states[case.plan.target])).value
+    cues = [word.cues[0] for word in words]
+    cue = torch.cat([sgfi.invert(case.family, x[i : i + 1], coords=[at]).value for i, at in enumerate(cues)])
+    return {
+        "swap": tokens.geometry_swap(case.family, x, x.roll(-2, 0), [last]),
+        "zero terminal": {"largest": float(blank.abs().max())},
+        "cue query": {
+            "cosine": pixel_cosine(own.value, cue).tolist(),
+            "profile_cosine": pixel_cosine(energy_profile(own.value), energy_profile(cue)).tolist(),
+        },
+    }
+
+
+@measure(of=PAIRS)
+def token_agreement(fitted: Case, evaluated: Case) -> Table:
+    """Two calibrations on all controlled contexts: cosine of inverses and profiles, overlap of the top positions."""
+    x = torch.cat([embedded(evaluated, part) for part in contexts(evaluated)])
+    pair = [tokens.inverses(case.family, x, [x.shape[1] - 1]) for case in (fitted, evaluated)]
+    return {"final": tokens.agreement_of(*pair)}
+
+
+def _routed(case: Case, rows: Mapping[str, Profiles]) -> Table:
+    """Profiles of the terminal token in both controlled benchmarks, by row."""
+    words, templates = contexts(case)
     subsets = matched_subsets(words)
     table: Table = {}
-    for stage in stages:
-        one, other = (_profiles(case, contexts, stage) for contexts in (words, templates))
-        table[stage] = {
-            **_by_cluster(tokens.semantic(one, words, subsets), words),
-            **_by_cluster(tokens.syntactic(other, templates), templates),
+    for row, profiles in rows.items():
+        semantic, syntactic = (profiles(embedded(case, part)) for part in (words, templates))
+        masses = tokens.syntactic(syntactic, templates)
+        ratios = tokens.syntactic_summary(masses, templates)
+        table[row] = {
+            **_by_cluster(tokens.semantic(semantic, words, subsets), words),
+            **_by_cluster({"function_words": _on_function_words(semantic, words)}, words),
+            **_by_cluster(masses, templates),
+            **{f"ratio_{kind}": ratios[kind]["ratio"] for kind in tokens.GRAMMAR},
         }
     return table
 
 
-def _profiles(case: Case, contexts: list[Context], stage: str) -> torch.Tensor:
-    embed = case.loaded.embed
-    assert embed is not None
-    return tokens.profiles(case.family, embed(stacked(contexts)), [contexts[0].terminal], stage)
+def _on_function_words(profiles: Tensor, words: Sequence[Context]) -> list[float]:
+    """Energy on function words before the queried token."""
+    flags = [[t.strip().lower() in FUNCTION_WORDS for t in word.tokens[:-1]] + [False] for word in words]
+    return (profiles * torch.tensor(flags)).sum(1).tolist()
 
 
-def _by_cluster(found: dict[str, list[float]], contexts: list[Context]) -> dict[str, list[float]]:
-    clusters = [context.cluster for context in contexts]
-    return {name: cluster_means(values, clusters).tolist() for name, values in found.items()}
+def _by_cluster(scores: Mapping[str, Sequence[float]], given: Sequence[Context]) -> dict[str, list[float]]:
+    clusters = [context.cluster for context in given]
+    return {name: cluster_means(values, clusters).tolist() for name, values in scores.items()}
 
 
-def _vocabulary(case: Case) -> torch.Tensor:
+def contexts(case: Case) -> tuple[list[Context], list[Context]]:
+    """The words of two senses and the templates of agreement, for the case's tokenizer and length."""
+    vocabulary(case)
+    length, tokenizer = case.loaded.input_shape[0], case.loaded.tokenizer
+    return polysemy(tokenizer, length), agreement(tokenizer, length)
+
+
+def embedded(case: Case, given: Sequence[Context]) -> Tensor:
+    """(N, L, D)"""
+    assert case.loaded.embed is not None
+    return case.loaded.embed(stacked(given)).detach()
+
+
+def vocabulary(case: Case) -> Tensor:
     """(V, D)"""
     if case.loaded.embed is None:
         raise DataError(
