@@ -29,13 +29,13 @@ from sgfi.decisions.studies import plain
 from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Contrast, Correlation, Interval, contrast, correlation
 from sgfi.inversion import MapFamily
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class CoordinateSettings(Declared):
+class CoordinateSettings(JsonSettings):
     """What is asked. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()

@@ -22,11 +22,11 @@ from sgfi.decisions.readout import Split, decide
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.inversion import MapFamily, Query, sweep
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 
 
 @dataclass(frozen=True)
-class Settings(Declared):
+class Settings(JsonSettings):
     """What is compared. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import sgfi
-from sgfi.errors import DataError, closest
+from sgfi.errors import DataError, did_you_mean
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS
-from sgfi.settings import Declared, check_keys, read_declared
+from sgfi.settings import JsonSettings, check_keys, read_settings
 
 SECTIONS = ("model", "data", "plan", "calibration")
 RELATIONS = ("<", ">", "=")
 
 
 @dataclass(frozen=True)
-class ModelSettings(Declared):
+class ModelSettings(JsonSettings):
     """Which network, as :func:`sgfi.inputs.load_model` takes it."""
 
     spec: str = ""
@@ -36,7 +36,7 @@ class ModelSettings(Declared):
 
 
 @dataclass(frozen=True)
-class DataSettings(Declared):
+class DataSettings(JsonSettings):
     """Which inputs. Calibration and evaluation inputs never share a file's contents."""
 
     calibration: str | None = None
@@ -57,7 +57,7 @@ class DataSettings(Declared):
 
 
 @dataclass(frozen=True)
-class Claim(Declared):
+class Claim(JsonSettings):
     """A sentence of the paper and the comparison that decides it.
 
     ``left`` and ``right`` are ``measure/variant/row/score`` (``*``: every variant) or, on the right, a number; with
@@ -151,7 +151,7 @@ def available() -> dict[str, str]:
 def declare(name: str | Path, *changes: Mapping[str, Any]) -> Experiment:
     """A shipped experiment by name, or a file of one's own, over the base and under ``changes``."""
     path = Path(name)
-    own = read_declared(path) if path.suffix == ".json" else _shipped(str(name))
+    own = read_settings(path) if path.suffix == ".json" else _shipped(str(name))
     found = overlay(_shipped("base"), {"name": path.stem, **own})
     for change in changes:
         found = overlay(found, change)
@@ -179,7 +179,9 @@ def _shipped(name: str) -> dict[str, Any]:
     if not file.is_file():
         known = available()
         raise DataError(
-            "an experiment by name, or a .json file", repr(name), closest(name, known) or f"There are {list(known)}."
+            "an experiment by name, or a .json file",
+            repr(name),
+            did_you_mean(name, known) or f"There are {list(known)}.",
         )
     return json.loads(file.read_text(encoding="utf-8"))
 

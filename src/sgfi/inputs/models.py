@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sgfi.errors import DataError, SgfiError, closest
+from sgfi.errors import DataError, SgfiError, did_you_mean
 from sgfi.inputs import preprocessing
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inputs.weights import load_state
@@ -157,7 +157,7 @@ def parse_spec(spec: str, weights: str = "pretrained") -> Request:
     raise DataError(
         "a model like torchvision:resnet18, timm:NAME, hf:NAME, pip:efficientnet_lite0 or path/to/file.py:build",
         repr(spec),
-        closest(scheme, SCHEMES) or "Put the library's name and a colon before the model's name.",
+        did_you_mean(scheme, SCHEMES) or "Put the library's name and a colon before the model's name.",
     )
 
 
@@ -267,7 +267,7 @@ def _file(request: Request) -> LoadedModel:
         raise DataError(
             f"a function {function!r} in {path}",
             "none",
-            closest(function, names) or "Check the name.",
+            did_you_mean(function, names) or "Check the name.",
         )
     model = getattr(space, function)()
     if not isinstance(model, nn.Module):
@@ -338,5 +338,5 @@ def _quiet_seed() -> Iterator[None]:
 
 def _unknown(scheme: str, name: str, known: Iterable[str]) -> DataError:
     known = list(known)
-    hint = closest(name, known) or f"{scheme} lists {len(known)} models."
+    hint = did_you_mean(name, known) or f"{scheme} lists {len(known)} models."
     return DataError(f"a model that {scheme} knows", repr(name), hint)

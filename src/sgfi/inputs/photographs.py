@@ -17,7 +17,7 @@ from PIL import Image, ImageEnhance
 from sgfi.errors import DataError
 from sgfi.inputs.data import TensorBatches, open_image
 from sgfi.inputs.preprocessing import Preprocessing, pixels
-from sgfi.optional import install
+from sgfi.optional import install_hint
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Photograph:
             raise DataError(
                 f"the photograph {self.path} inside {self.pip_name}",
                 "no such file",
-                install("demo"),
+                install_hint("demo"),
             )
         return root / self.path
 
