@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sgfi.graph import Node, TensorGraph
-from sgfi.graph.names import Call, calls, outputs
+from sgfi.graph.names import ModuleCall, calls, outputs
 from sgfi.graph.values import value
 
 NORMS = frozenset("batch_norm layer_norm group_norm instance_norm rms_norm fused_rms_norm".split())
@@ -72,8 +72,8 @@ class Structure:
     @cached_property
     def _modules(self) -> tuple[Block, ...]:
         """Every module call that makes a tensor, the root first."""
-        kinds: dict[Call, str] = {}
-        inside: dict[Call, list[str]] = {}
+        kinds: dict[ModuleCall, str] = {}
+        inside: dict[ModuleCall, list[str]] = {}
         for name in self.order:
             tensor = self.graph.exported.tensors[name]
             stack = (tensor.meta.get("nn_module_stack") or {}).values()
@@ -85,7 +85,7 @@ class Structure:
         return root, *(Block(c.path, kinds[c], tuple(inside[c]), self._returned.get(c)) for c in kinds)
 
     @cached_property
-    def _returned(self) -> dict[Call, str]:
+    def _returned(self) -> dict[ModuleCall, str]:
         names = {tensor: name for name, tensor in self.graph.exported.tensors.items()}
         found = outputs(self.graph.exported.tensors.values())
         return {call: names[tensor] for tensor, made_by in found.items() for call in made_by}

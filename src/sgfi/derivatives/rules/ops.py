@@ -1,4 +1,4 @@
-"""One op of the graph as it is called, and what a rule says of it."""
+"""One op of the graph with what it reads, its derivative, and the registry of rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, fx
 
 aten = torch.ops.aten
-Place = tuple[str, int | None]
-"""An argument by its name in the op's schema; with a position where the argument is a list of tensors."""
+Argument = tuple[str, int | None]
+"""An argument by its name in the op's schema; with an index where the argument is a list of tensors."""
 
 
 class Linear(NamedTuple):
@@ -23,7 +23,7 @@ class Linear(NamedTuple):
     pull: Callable[[Tensor], Tensor]
 
 
-class Step(NamedTuple):
+class OpDerivative(NamedTuple):
     """The derivative of one op: linear in each of the ``inputs`` it reads."""
 
     inputs: tuple[fx.Node, ...]
@@ -32,26 +32,46 @@ class Step(NamedTuple):
     pull: Callable[[Tensor, Sequence[bool]], Sequence[Tensor | None]]
     """The output's cotangent, and which inputs want theirs -> a cotangent for each input."""
 
+    @classmethod
+    def of(cls, inputs: tuple[fx.Node, ...], linears: Sequence[Linear | None]) -> OpDerivative:
+        """From the derivative with respect to each input; ``None`` where it is zero."""
 
-class Call:
-    """One op of the graph with the values it reads, or others ``instead``; ``out`` is computed on first use."""
+        def push(tangents: Sequence[Tensor | None]) -> Tensor | None:
+            total: Tensor | None = None
+            for linear, tangent in zip(linears, tangents, strict=True):
+                if linear is not None and tangent is not None:
+                    pushed = linear.push(tangent)
+                    total = pushed if total is None else total + pushed
+            return total
+
+        def pull(cotangent: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+            return [
+                linear.pull(cotangent) if linear is not None and want else None
+                for linear, want in zip(linears, wanted, strict=True)
+            ]
+
+        return cls(inputs, push, pull)
+
+
+class OpCall:
+    """One op of the graph with the values it reads, some of them ``replaced``; ``out`` is computed on first use."""
 
     def __init__(
-        self, node: fx.Node, values: Callable[[Any], Any], instead: Mapping[str, Any] = MappingProxyType({})
+        self, node: fx.Node, values: Callable[[Any], Any], replaced: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
         self.node, self.target = node, node.target
         schema = getattr(node.target, "_schema", None)
         declared = schema.arguments if schema else []
-        names = [one.name for one in declared] or [str(place) for place in range(len(node.args))]
+        names = [argument.name for argument in declared] or [str(index) for index in range(len(node.args))]
         self._nodes = dict(zip(names, node.args, strict=False)) | node.kwargs
-        self._only_named = [one.name for one in declared if one.kwarg_only]
-        defaults = {one.name: one.default_value for one in declared if one.has_default_value()}
+        self._keyword_only = [argument.name for argument in declared if argument.kwarg_only]
+        defaults = {argument.name: argument.default_value for argument in declared if argument.has_default_value()}
         self._values = {
             name: values(self._nodes[name]) if name in self._nodes else defaults[name]
             for name in dict.fromkeys([*names, *node.kwargs])
             if name in self._nodes or name in defaults
         }
-        self._values.update(instead)
+        self._values.update(replaced)
         self._out: Any = None
 
     @property
@@ -64,17 +84,17 @@ class Call:
     def get(self, name: str, default: Any = None) -> Any:
         return self._values.get(name, default)
 
-    def at(self, place: Place) -> Tensor:
-        name, index = place
+    def at(self, argument: Argument) -> Tensor:
+        name, index = argument
         return self._values[name] if index is None else self._values[name][index]
 
-    def places(self, active: Callable[[fx.Node], bool]) -> dict[Place, fx.Node]:
-        """Where the op reads tensors that the derivative passes through."""
-        found: dict[Place, fx.Node] = {}
+    def arguments(self, active: Callable[[fx.Node], bool]) -> dict[Argument, fx.Node]:
+        """Through which arguments the op reads tensors that the derivative passes through."""
+        reads: dict[Argument, fx.Node] = {}
         for name, arg in self._nodes.items():
             entries = enumerate(arg) if isinstance(arg, (list, tuple)) else [(None, arg)]
-            found |= {(name, i): entry for i, entry in entries if isinstance(entry, fx.Node) and active(entry)}
-        return found
+            reads |= {(name, i): entry for i, entry in entries if isinstance(entry, fx.Node) and active(entry)}
+        return reads
 
     @property
     def out(self) -> Any:
@@ -83,17 +103,17 @@ class Call:
         return self._out
 
     @out.setter
-    def out(self, found: Any) -> None:
-        """A rule that gets the output along with what it keeps, from a kernel that tells more."""
-        self._out = found
+    def out(self, out: Any) -> None:
+        """Set by a rule whose kernel returns the output along with what the derivative needs."""
+        self._out = out
 
     def run(self, changed: Mapping[str, Any]) -> Any:
         values = {**self._values, **changed}
-        named = {name: values.pop(name) for name in self._only_named if name in values}
-        return self.target(*values.values(), **named)  # type: ignore[operator]
+        keywords = {name: values.pop(name) for name in self._keyword_only if name in values}
+        return self.target(*values.values(), **keywords)  # type: ignore[operator]
 
-    def run_at(self, place: Place, value: Tensor) -> Any:
-        name, index = place
+    def run_at(self, argument: Argument, value: Tensor) -> Any:
+        name, index = argument
         if index is None:
             return self.run({name: value})
         entries = list(self._values[name])
@@ -103,13 +123,13 @@ class Call:
 
 @dataclass(frozen=True)
 class Rule:
-    """One op's derivative: ``of(call, place, item)`` for one argument, or ``joint(call, places)`` for all at once.
+    """One op's derivative: ``of(call, argument, item)`` for one argument, or ``joint(call, arguments, nodes)`` for all.
 
-    ``item`` tells which output of an op with several is meant. ``None`` says: not this case, ask autograd.
+    ``item`` is the index of the output that is meant, for an op with several. ``None`` leaves the case to autograd.
     """
 
-    of: Callable[[Call, Place, int | None], Linear | None] | None = None
-    joint: Callable[[Call, tuple[Place, ...], tuple[fx.Node, ...]], Step | None] | None = None
+    of: Callable[[OpCall, Argument, int | None], Linear | None] | None = None
+    joint: Callable[[OpCall, tuple[Argument, ...], tuple[fx.Node, ...]], OpDerivative | None] | None = None
 
 
 RULES: dict[str, Rule] = {}
@@ -118,26 +138,10 @@ RULES: dict[str, Rule] = {}
 def rule(*names: str, joint: bool = False) -> Callable:
     """Register a rule for ops by their name without overload."""
 
-    def keep(function: Callable) -> Callable:
+    def register(function: Callable) -> Callable:
         for name in names:
             assert name not in RULES, f"two rules for {name}"
             RULES[name] = Rule(joint=function) if joint else Rule(of=function)
         return function
 
-    return keep
-
-
-def push_all(linears: Sequence[Linear | None], tangents: Sequence[Tensor | None]) -> Tensor | None:
-    total: Tensor | None = None
-    for linear, tangent in zip(linears, tangents, strict=True):
-        if linear is not None and tangent is not None:
-            pushed = linear.push(tangent)
-            total = pushed if total is None else total + pushed
-    return total
-
-
-def pull_all(linears: Sequence[Linear | None], cotangent: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
-    return [
-        linear.pull(cotangent) if linear is not None and want else None
-        for linear, want in zip(linears, wanted, strict=True)
-    ]
+    return register
