@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sgfi.inputs.photographs import CALIBRATION, HELD_OUT
-from sgfi.report import Code, Picture, Report, Section, Table, Text
+from sgfi.report import Code, Drawing, Picture, Report, Section, Table, Text
 
 STAGES = ("raw", "first", "final")
 
@@ -18,7 +18,7 @@ class Drawn:
     """A figure with the file it was written to."""
 
     file: str
-    picture: Picture
+    picture: Picture | Drawing
 
 
 def compose(out: Path, drawn: dict[str, Drawn]) -> Report:

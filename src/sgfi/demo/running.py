@@ -26,7 +26,7 @@ from sgfi.figures.atlases import spread_coords, strongest_channels
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
 from sgfi.inversion import Query, depth_targets
-from sgfi.report import Picture, render
+from sgfi.report import Drawing, Picture, render
 
 MADE_BY = "sgfi demo"
 
@@ -185,9 +185,9 @@ def draw(
             figures.zero_target(family, x[:1], **shown),
             "The inverse of a zero target is exactly zero",
         ),
-        "dag": (figures.boundary_dag(plan), "The boundary DAG from the input to the target"),
     }
-    drawn = {}
+    note = f"{len(plan.fitted)} fitted nodes. Arrows run from a node to the children it is repaired from."
+    drawn = {"dag": Drawn("figures/dag.svg", Drawing(plan.draw(folder / "dag.svg"), note))}
     for name, (figure, alt) in made.items():
         file = figures.save_figure(figure, folder / f"{name}.png", overwrite=True)
         drawn[name] = Drawn(f"figures/{file.name}", Picture.of(figure, alt))
