@@ -1,4 +1,4 @@
-"""Errors in three beats: what was expected, what was found, what to do about it."""
+"""Errors in three beats: what was expected, what was got, what to do about it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class SgfiError(Exception):
-    """Something the caller can mend. The message says what was expected, what was got and what to do."""
+    """Something the caller can correct. The message says what was expected, what was got and what to do."""
 
     def __init__(self, expected: str, got: str, todo: str) -> None:
         self.expected, self.got, self.todo = expected, got, todo
@@ -41,7 +41,7 @@ class DataError(SgfiError):
     """Images, arrays, text or weights could not be read."""
 
 
-def closest(name: str, known: Iterable[str], most: int = 3) -> str:
-    """A sentence that suggests the known names nearest to ``name`` ("" when none is near)."""
-    near = difflib.get_close_matches(name, list(known), n=most, cutoff=0.5)
-    return f"Did you mean {', '.join(map(repr, near))}?" if near else ""
+def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
+    """A sentence that suggests the known names most similar to ``name``; empty when none is similar."""
+    similar = difflib.get_close_matches(name, list(known), n=most, cutoff=0.5)
+    return f"Did you mean {', '.join(map(repr, similar))}?" if similar else ""

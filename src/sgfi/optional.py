@@ -1,4 +1,4 @@
-"""Optional libraries: how to get them, said in one place."""
+"""Optional libraries, and how to install them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sgfi.errors import SgfiError
 
 
-def install(extra: str) -> str:
+def install_hint(extra: str) -> str:
     """What to do when the libraries of an extra are missing; the package is installed from a clone."""
     return f'Run in a clone of sgfi: pip install -e ".[{extra}]".'
 
@@ -18,4 +18,6 @@ def need(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise SgfiError(f"the package {module.split('.')[0]} to be installed", str(error), install(extra)) from error
+        raise SgfiError(
+            f"the package {module.split('.')[0]} to be installed", str(error), install_hint(extra)
+        ) from error

@@ -1,4 +1,4 @@
-"""Settings that are declared in files: unknown keys are errors that name the nearest known one."""
+"""Settings read from JSON: an unknown key is an error that suggests the most similar known one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sgfi.errors import DataError, closest
+from sgfi.errors import DataError, did_you_mean
 
-Kind = TypeVar("Kind", bound="Declared")
+Self = TypeVar("Self", bound="JsonSettings")
 
 
 def check_keys(given: Mapping[str, Any], known: Iterable[str], where: str) -> None:
@@ -18,25 +18,25 @@ def check_keys(given: Mapping[str, Any], known: Iterable[str], where: str) -> No
     names = list(known)
     for key in given:
         if key not in names:
-            raise DataError(f"{where} among {names}", repr(key), closest(key, names) or "Remove it.")
+            raise DataError(f"{where} among {names}", repr(key), did_you_mean(key, names) or "Remove it.")
 
 
-def read_declared(path: str | Path) -> dict[str, Any]:
+def read_settings(path: str | Path) -> dict[str, Any]:
     """The JSON object a file holds."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        settings = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError("a JSON file of settings", f"{path}: {error}", "Check the file.") from error
-    if not isinstance(found, dict):
-        raise DataError("a JSON object of settings", type(found).__name__, "Write {...}.")
-    return found
+    if not isinstance(settings, dict):
+        raise DataError("a JSON object of settings", type(settings).__name__, "Write {...}.")
+    return settings
 
 
-class Declared:
-    """A frozen dataclass of settings."""
+class JsonSettings:
+    """Base of the frozen dataclasses of settings."""
 
     @classmethod
-    def from_dict(cls: type[Kind], given: Mapping[str, Any]) -> Kind:
+    def from_dict(cls: type[Self], given: Mapping[str, Any]) -> Self:
         """From JSON, whose lists become tuples."""
-        check_keys(given, [one.name for one in fields(cls)], "settings")  # type: ignore[arg-type]
+        check_keys(given, [field.name for field in fields(cls)], "settings")  # type: ignore[arg-type]
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})

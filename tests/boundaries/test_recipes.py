@@ -1,4 +1,4 @@
-"""Stage recipes: the counts and names of the nine reference models, family variants, and models nobody foresaw."""
+"""Recipes: the counts and names of the nine reference models, family variants, and models nobody foresaw."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import sgfi
-from sgfi.boundaries.recipes import RECIPES, Stage, recipe, stage
+from sgfi.boundaries.recipes import RECIPES, RecipeBoundaries, recipe, recipe_boundaries
 from sgfi.errors import PlanError
 from sgfi.graph import TensorGraph, capture
 
@@ -24,13 +24,13 @@ import torchvision.models as tv
 import transformers
 
 
-def fitted(graph: TensorGraph, found: Stage) -> list[str]:
+def fitted(graph: TensorGraph, found: RecipeBoundaries) -> list[str]:
     """The boundaries upstream of the target."""
     upstream = graph.ancestors(found.target)
     return [name for name in found.boundaries if name in upstream]
 
 
-def check_form(graph: TensorGraph, found: Stage) -> None:
+def check_form(graph: TensorGraph, found: RecipeBoundaries) -> None:
     """What every answer keeps to: canonical names in order, input first, target last, an axis for each."""
     order = list(graph.nodes)
     assert found.boundaries[0] == "input"
@@ -130,7 +130,7 @@ def weightless(name: str) -> TensorGraph:
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference.model)
 def test_reference_model(reference: Reference) -> None:
     graph = weightless(reference.model)
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     assert found.recipe == reference.recipe
     assert list(found.boundaries) == ["input", *reference.names]
@@ -160,7 +160,7 @@ def gpt2(layers: int) -> nn.Module:
 def test_gpt2_small() -> None:
     model = gpt2(12).eval()
     graph = capture(model, torch.randn(2, 8, 16))
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     prefix = "lm.transformer.h"
     assert found.recipe == "gpt2"
@@ -311,7 +311,7 @@ def test_family_member(family: str) -> None:
     model = build().eval()
     x = torch.randn(3, 3, 32, 32)
     graph = capture(model, x[:2])
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     assert (found.recipe, len(found.boundaries) - 1, found.target) == (name, count, target)
     (output,) = graph.program(("input",), (list(graph.nodes)[-1],))(x)
@@ -332,12 +332,12 @@ STEMS = {
 @pytest.mark.parametrize("family", STEMS)
 def test_the_stem_is_what_the_first_segment_hides(family: str) -> None:
     graph = capture(FAMILIES[family][0]().eval(), torch.randn(2, 3, 32, 32))
-    assert list(stage(graph).stem) == STEMS[family]
+    assert list(recipe_boundaries(graph).stem) == STEMS[family]
 
 
 def test_a_first_boundary_right_after_the_input_hides_nothing() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1))
-    found = stage(capture(model.eval(), torch.randn(2, 3, 9, 9)))
+    found = recipe_boundaries(capture(model.eval(), torch.randn(2, 3, 9, 9)))
     assert found.boundaries[1] == "0" and found.stem == ()
 
 
@@ -348,7 +348,7 @@ def test_timm_makes_mobilenetv2_and_efficientnet_from_one_class(kernel: int, nam
     blocks = decode([["ds_r1_k3_s1_c16"], [f"ir_r2_k{kernel}_s2_e6_c24"]])
     model = timm.models.efficientnet.EfficientNet(blocks, num_classes=5, num_features=16, stem_size=8)
     graph = capture(model.eval(), torch.randn(2, 3, 32, 32))
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     inside = ["conv_pw", "conv_dw", "bn3"] if kernel == 3 else ["bn1.act", "bn2.act", "bn3"]
     expected = ["input", "bn1.act", *opened("blocks.0.0", first, "bn2"), *opened("blocks.1.0", *inside), "blocks.1.1"]
@@ -364,13 +364,13 @@ def test_wrapped_model_is_still_recognised() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.net((x - 0.5) / 0.2).softmax(1)
 
-    found = stage(capture(Normalised().eval(), torch.randn(2, 3, 32, 32)))
+    found = recipe_boundaries(capture(Normalised().eval(), torch.randn(2, 3, 32, 32)))
     assert (found.recipe, found.target) == ("resnet", "net.layer4.0.add")
 
 
 def test_gpt2_of_one_layer_has_its_attention_for_target() -> None:
     graph = capture(gpt2(1).eval(), torch.randn(2, 8, 16))
-    assert stage(graph).boundaries == ("input", graph.nodes.canonical("lm.transformer.h.0.attn"))
+    assert recipe_boundaries(graph).boundaries == ("input", graph.nodes.canonical("lm.transformer.h.0.attn"))
 
 
 # Models without a recipe.
@@ -378,7 +378,7 @@ def test_gpt2_of_one_layer_has_its_attention_for_target() -> None:
 
 def generic(model: nn.Module, *shape: int) -> list[str]:
     graph = capture(model.eval(), torch.randn(2, *shape))
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     assert found.recipe == "generic"
     return list(found.boundaries)
@@ -413,7 +413,7 @@ def test_mixer_has_its_stem_both_sums_of_every_block_and_its_norm() -> None:
     mixer = timm.models.mlp_mixer.MlpMixer(num_classes=5, img_size=32, patch_size=8, num_blocks=2, embed_dim=16)
     expected = ["input", "stem", "blocks.0.add", "blocks.0", "blocks.1.add", "blocks.1", "norm"]
     graph = capture(mixer.eval(), torch.randn(2, 3, 32, 32))
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     assert (found.recipe, list(found.boundaries)) == ("generic", expected)
     assert {graph.nodes[name].channel_axis for name in expected[1:]} == {2}
@@ -454,7 +454,7 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_networks_stand_at_their_pools_and_concatenations(name: str) -> None:
     graph = weightless(name)
-    found = stage(graph)
+    found = recipe_boundaries(graph)
     check_form(graph, found)
     assert found.recipe == "generic"
     assert [graph.nodes[alias].name for alias in PLAIN[name]] == list(found.boundaries[1:])
@@ -496,7 +496,7 @@ def test_no_tensor_with_a_channel_axis_is_an_error() -> None:
             return x.sum()
 
     with pytest.raises(PlanError, match="channel axis"):
-        stage(capture(Total().eval(), torch.randn(2, 3)))
+        recipe_boundaries(capture(Total().eval(), torch.randn(2, 3)))
 
 
 def test_the_registry_refuses_a_second_recipe_of_one_name() -> None:

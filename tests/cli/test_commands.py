@@ -87,17 +87,16 @@ def test_graph_of_an_unknown_model(sgfi_command, spec: str, hint: str) -> None:
 
 
 def test_plan_shows_and_draws_the_dag(sgfi_command, model: str, tmp_path: Path) -> None:
-    for name in ("plan.svg", "plan.png", "plan.pdf"):
-        outcome = sgfi_command("plan", model, "--target", "add", "--boundaries", "one", "--draw", tmp_path / name)
-        assert outcome.code == 0 and "one" in outcome.out and (tmp_path / name).stat().st_size > 500
-    assert "<svg" in (tmp_path / "plan.svg").read_text()
+    file = tmp_path / "plan.svg"
+    outcome = sgfi_command("plan", model, "--target", "add", "--boundaries", "one", "--draw", file)
+    assert outcome.code == 0 and "one" in outcome.out and file.read_text().startswith("<svg")
     assert sgfi_command("plan", model, "--draw", tmp_path / "plan.svg").code == 6  # in the way
 
 
-def test_plan_drawn_into_an_unknown_format(sgfi_command, model: str, tmp_path: Path) -> None:
-    outcome = sgfi_command("plan", model, "--draw", tmp_path / "plan.bmp")
-    assert outcome.code == 3 and all(suffix in outcome.err for suffix in (".svg", ".png", ".pdf"))
-    assert not (tmp_path / "plan.bmp").exists()
+def test_plan_drawn_into_another_format(sgfi_command, model: str, tmp_path: Path) -> None:
+    outcome = sgfi_command("plan", model, "--draw", tmp_path / "plan.png")
+    assert outcome.code == 3 and ".svg" in outcome.err
+    assert not (tmp_path / "plan.png").exists()
 
 
 def test_plan_with_an_unknown_target(sgfi_command, model: str) -> None:

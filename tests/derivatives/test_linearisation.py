@@ -124,7 +124,7 @@ def test_values_are_the_models_own() -> None:
 
 def test_release_lets_go_of_what_no_other_local_map_reads() -> None:
     found = point("fork")
-    kept, gone = (weakref.ref(found._steps[found._graph.exported.tensors[name]].push) for name in ("a", "out"))
+    kept, gone = (weakref.ref(found._derivatives[found._graph.exported.tensors[name]].push) for name in ("a", "out"))
     found.release("a")
     gc.collect()
     assert gone() is not None, "b still reads the same output"

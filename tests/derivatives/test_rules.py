@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import sgfi
 from sgfi.derivatives import Linearisation, LocalMap
 from sgfi.derivatives.rules import autograd, derivation
-from sgfi.derivatives.rules.calls import rule
+from sgfi.derivatives.rules.ops import rule
 
 MAP, TOKENS, VECTOR = (2, 4, 6, 6), (2, 5, 6), (2, 6)
 

@@ -74,13 +74,8 @@ def atlases(family: Estimator, x: torch.Tensor) -> Iterator[Figure]:
     yield figures.zero_target(family, x, **shown)
 
 
-def all_figures(family: sgfi.MapFamily, x: torch.Tensor) -> Iterator[Figure]:
-    yield from atlases(family, x)
-    yield figures.boundary_dag(family.plan)
-
-
 def test_all_texts_stay_inside_the_figure_and_apart(family, x) -> None:
-    for figure in all_figures(family, x):
+    for figure in atlases(family, x):
         figure.canvas.draw()
         boxes = [t.get_window_extent() for t in figure.findobj(Text) if t.get_text() and t.get_visible()]
         width, height = figure.bbox.width, figure.bbox.height
@@ -94,7 +89,7 @@ def test_all_texts_stay_inside_the_figure_and_apart(family, x) -> None:
 
 
 def test_every_grid_states_its_display_rule(family, x) -> None:
-    for figure in list(all_figures(family, x))[:-1]:
+    for figure in atlases(family, x):
         assert "Display: " in texts(figure) and "scale" in texts(figure)
 
 
@@ -142,29 +137,29 @@ def test_shared_scale_makes_panels_comparable() -> None:
     assert np.ptp(pictures(figure)[0]) < 0.5 and "one scale per row" in texts(figure)
 
 
-def test_dag_shows_every_boundary(family) -> None:
-    said = texts(figures.boundary_dag(family.plan))
-    assert all(name in said for name in ("input", "one", "two", "3x8x8", "4x4x4"))
+def test_the_former_dag_figure_names_what_replaces_it() -> None:
+    with pytest.raises(AttributeError, match=r"plan\.draw\('dag\.svg'\)"):
+        _ = figures.boundary_dag
 
 
 def test_no_pyplot_figure_is_left_behind(family, x) -> None:
     from matplotlib import pyplot
 
     before = pyplot.get_fignums()
-    list(all_figures(family, x))
+    list(atlases(family, x))
     assert pyplot.get_fignums() == before
 
 
-def test_dark_paper_is_dark(family) -> None:
+def test_dark_paper_is_dark(family, x) -> None:
     def corner(data: bytes) -> int:
         return sum(Image.open(io.BytesIO(data)).convert("RGB").getpixel((2, 2)))
 
-    figure = figures.boundary_dag(family.plan)
+    figure = figures.zero_target(family, x)
     assert corner(png(figure)) == 3 * 255 and corner(png(figure, DARK)) < 150
 
 
-def test_files_are_not_written_over(family, tmp_path: Path) -> None:
-    figure = figures.boundary_dag(family.plan)
+def test_files_are_not_written_over(family, x, tmp_path: Path) -> None:
+    figure = figures.zero_target(family, x)
     path = figures.save_figure(figure, tmp_path / "new" / "dag.png")
     with pytest.raises(StoreError):
         figures.save_figure(figure, path)

@@ -15,7 +15,6 @@ from sgfi.errors import DataError
 from sgfi.inputs.data import Mirrored, SkippedFile, TensorBatches, open_data, read_image
 from sgfi.inputs.models import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inputs.text import text_batches
 
 PREPARED = Preprocessing(size=(8, 8))
 IMAGES = LoadedModel("here", nn.Identity(), PREPARED, (3, 8, 8))
@@ -25,9 +24,9 @@ VECTORS = LoadedModel("here", nn.Identity(), None, (5,))
 def write_images(folder: Path, count: int) -> None:
     rng = np.random.default_rng(0)
     for i in range(count):
-        place = folder / f"class{i % 2}"
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (10, 12, 3), dtype=np.uint8)).save(place / f"{i:02d}.png")
+        subfolder = folder / f"class{i % 2}"
+        subfolder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (10, 12, 3), dtype=np.uint8)).save(subfolder / f"{i:02d}.png")
 
 
 def test_a_folder_is_read_recursively_and_twice_the_same(tmp_path: Path) -> None:
@@ -98,8 +97,8 @@ def test_unsuitable_files(tmp_path: Path, wrong: str) -> None:
 
 
 def test_another_data_set_has_another_digest() -> None:
-    one, two = (TensorBatches(torch.full((2, 3), v), "ab") for v in (0.0, 1.0))
-    assert one.describe()["digest"] != two.describe()["digest"]
+    first, second = (TensorBatches(torch.full((2, 3), v), "ab") for v in (0.0, 1.0))
+    assert first.describe()["digest"] != second.describe()["digest"]
 
 
 def test_text_becomes_embedded_windows(tmp_path: Path) -> None:
@@ -114,12 +113,12 @@ def test_text_becomes_embedded_windows(tmp_path: Path) -> None:
         tokenizer=lambda text, **_: {"input_ids": list(range(len(text.split())))},
         embed=table,
     )
-    batches = text_batches(path, loaded, 8, None)
+    batches = open_data(path, loaded, 8)
     assert torch.equal(batches.inputs, table(torch.arange(6).view(2, 3)))
-    assert len(text_batches(path, loaded, 8, 1).inputs) == 1
+    assert len(open_data(path, loaded, 8, 1).inputs) == 1
     path.write_text("a b")
     with pytest.raises(DataError, match="at least 3 tokens"):
-        text_batches(path, loaded, 8, None)
+        open_data(path, loaded, 8)
     with pytest.raises(DataError, match="language model"):
         open_data(path, VECTORS)
 
@@ -128,11 +127,11 @@ def test_mirrored_batches_follow_their_own() -> None:
     inputs = torch.randn(5, 3, 8, 8)
     plain = TensorBatches(inputs, list("abcde"), batch_size=2)
     both = Mirrored(plain, IMAGES)
-    found = list(both)
-    assert len(both) == len(found) == 6
-    for place, x in enumerate(found):
-        torch.testing.assert_close(x, plain[place // 2].flip(-1) if place % 2 else plain[place // 2])
-        assert torch.equal(both[place], x)
+    parts = list(both)
+    assert len(both) == len(parts) == 6
+    for index, x in enumerate(parts):
+        torch.testing.assert_close(x, plain[index // 2].flip(-1) if index % 2 else plain[index // 2])
+        assert torch.equal(both[index], x)
     assert both.names[:4] == ["a", "b", "a mirrored", "b mirrored"] and len(both.names) == 10
     assert both.describe() == {**plain.describe(), "mirrored": True}
     with pytest.raises(DataError, match="pictures to mirror"):

@@ -11,8 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import sgfi
-from sgfi.errors import DataError
-from sgfi.inputs import models
+from sgfi.errors import DataError, SgfiError
 from sgfi.inputs.models import load_model, parse_spec, reload_model
 
 BUILDER = """
@@ -46,8 +45,8 @@ def test_random_weights_repeat_and_leave_the_callers_random_state_alone(builder:
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
-    one, two = (load_model(f"{builder}:build").model.state_dict() for _ in range(2))
-    assert all(torch.equal(one[name], two[name]) for name in one)
+    first, second = (load_model(f"{builder}:build").model.state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
     assert torch.equal(torch.rand(1), expected)
 
 
@@ -188,18 +187,18 @@ def test_weights_of_another_model(builder: Path, tmp_path: Path) -> None:
 
 def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "timm", None)
-    with pytest.raises(models.SgfiError, match=r'pip install -e "\.\[vision\]"'):
+    with pytest.raises(SgfiError, match=r'pip install -e "\.\[vision\]"'):
         load_model("timm:resnet18", "none")
 
 
 def test_a_gguf_file_is_a_folder_and_a_name() -> None:
-    from sgfi.inputs.models import _hub_place
+    from sgfi.inputs.libraries import _hub_folder_and_file
 
-    assert _hub_place("models/small.gguf") == ("models", "small.gguf")
-    assert _hub_place("gpt2") == ("gpt2", None)
+    assert _hub_folder_and_file("models/small.gguf") == ("models", "small.gguf")
+    assert _hub_folder_and_file("gpt2") == ("gpt2", None)
 
 
-def test_a_packaged_language_model_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packaged_language_model_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     from sgfi.language import loading
 
     monkeypatch.setitem(loading.PACKAGED, "nothing", ("no_such_module_here", "no-such-package"))

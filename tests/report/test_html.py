@@ -6,7 +6,7 @@ import base64
 import re
 from html.parser import HTMLParser
 
-from sgfi.report import Code, Picture, Report, Section, Table, Text, render
+from sgfi.report import Code, Drawing, Picture, Report, Section, Table, Text, render
 
 VOID = {"meta", "img", "source", "br"}
 
@@ -44,7 +44,7 @@ def page() -> str:
             lead="with `code` and **bold** & more",
             facts=(("0.79", "cosine"),),
             sections=(
-                Section("First things", (Text("1 < 2"), picture, Code("a && b"))),
+                Section("First things", (Text("1 < 2"), picture, Drawing("<svg></svg>", "a & b"), Code("a && b"))),
                 Section("Numbers", (Table(("name", "value"), (("x", "0.1"), ("y", "-12.5")), "a note"),)),
             ),
             foot="done",

@@ -1,90 +1,126 @@
-"""The boundary DAG as an SVG picture: inputs at the top, the target at the bottom."""
+"""The boundary DAG as an SVG picture that fits a page and a phone: boxes in topological order, wrapped into lines.
+
+Odd lines run right to left, so that a chain is one unbroken path. Colours follow the reader's light or dark scheme.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from sgfi.boundaries.plan import Plan
+from sgfi.boundaries.frontier import BoundaryDag
 
-WIDTH, HEIGHT, GAP, MARGIN = 250, 34, 26, 16
-STYLE = (
-    "text{font:12px system-ui,sans-serif;fill:#1b1f24}.s{fill:#57606a;font-size:11px}"
-    "rect{fill:#f6f8fa;stroke:#8c959f;rx:6}.i{fill:#ddf4ff;stroke:#0969da}.t{fill:#fff1e5;stroke:#bc4c00}"
-    "path{fill:none;stroke:#57606a;stroke-width:1.4}.p{stroke:#afb8c1;stroke-dasharray:3 3}"
-)
+COLUMNS, WIDTH, HEIGHT, GAP_X, GAP_Y, MARGIN = 3, 144, 52, 22, 30, 20
+LETTERS = 23
+"""Letters that fit into a box."""
+LANES = (0, -6, 6, -3, 3)
+"""Pixels by which edges around boxes are moved apart."""
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#16181d",
+    "faint": "#5b616e",
+    "fill": "#eef2f8",
+    "input": "#1f5fbf",
+    "target": "#bc4c00",
+}
+DARK = {
+    "paper": "#15171c",
+    "ink": "#eceef2",
+    "faint": "#a3a9b6",
+    "fill": "#262b36",
+    "input": "#8db8ff",
+    "target": "#ff9e64",
+}
 
 
-def svg(plan: Plan) -> str:
-    """Solid arrows: the frontier each node repairs from. Dashed: structural edges that the frontier leaves out."""
-    place = _places(plan)
-    columns = 1 + max(column for column, _ in place.values())
-    rows = 1 + max(row for _, row in place.values())
-    arcs = max((_skip(place, name, child) for name in plan.fitted for child in plan.edges(name)), default=0)
-    width = 2 * MARGIN + columns * (WIDTH + GAP) - GAP + 12 * arcs
-    height = 2 * MARGIN + rows * (HEIGHT + GAP) - GAP
+def svg(dag: BoundaryDag, captions: Mapping[str, str]) -> str:
+    """Solid arrows: the frontier each node repairs from. Dashed: structural edges that the frontier leaves out.
+
+    ``captions`` has a line of text for every boundary, shown below its name.
+    """
+    names = (*dag.fitted, dag.target)
+    order = {name: index for index, name in enumerate(names)}
+    columns, lines = min(COLUMNS, len(names)), -(-len(names) // COLUMNS)
+    width = 2 * MARGIN + columns * (WIDTH + GAP_X) - GAP_X
     edges = [
-        _edge(place, name, child, kept=child in plan.children(name))
-        for name in plan.fitted
-        for child in plan.edges(name)
+        (order[name], order[child], child in dag.frontiers[name]) for name in dag.fitted for child in dag.edges[name]
     ]
-    boxes = [_box(plan, name, *place[name]) for name in plan.boundaries]
+    below = any(end > start + 1 and start // COLUMNS == lines - 1 for start, end, _ in edges)
+    height = 2 * MARGIN + lines * (HEIGHT + GAP_Y) - (0 if below else GAP_Y)
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'height="{height}" role="img" aria-label="boundary DAG of {escape(plan.target)}">',
-            f"<style>{STYLE}</style>",
-            '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
-            '<path d="M0 0L8 4L0 8z" style="fill:#57606a;stroke:none"/></marker></defs>',
-            *edges,
-            *boxes,
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="dag" viewBox="0 0 {width} {height}" width="{width}" '
+            f'height="{height}" role="img" aria-label="boundary DAG of {escape(dag.target)}">',
+            f"<style>{_style()}</style>",
+            '<defs><marker id="dag-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
+            'orient="auto"><path class="head" d="M0 0L8 4L0 8z"/></marker></defs>',
+            f'<path class="paper" d="M0 0H{width}V{height}H0z"/>',
+            *(_edge(*edge, LANES[number % len(LANES)]) for number, edge in enumerate(edges)),
+            *(_box(name, index, captions[name], dag.target) for name, index in order.items()),
             "</svg>",
         ]
     )
 
 
-def _places(plan: Plan) -> dict[str, tuple[int, int]]:
-    """(column, row): the row is the longest way from the input; nodes of one row stand side by side."""
-    row = dict.fromkeys(plan.boundaries, 0)
-    for name in plan.fitted:
-        for child in plan.edges(name):
-            row[child] = max(row[child], row[name] + 1)
-    used: dict[int, int] = {}
-    place = {}
-    for name in plan.boundaries:
-        place[name] = (used.get(row[name], 0), row[name])
-        used[row[name]] = used.get(row[name], 0) + 1
-    return place
+def _style() -> str:
+    """Only what stands inside this picture is styled, since a page may hold it inline."""
 
+    def rules(colours: Mapping[str, str]) -> str:
+        return (
+            ".dag .paper{{fill:{paper};stroke:none}}.dag .head{{fill:{faint};stroke:none}}.dag text{{fill:{ink}}}"
+            ".dag .caption{{fill:{faint}}}.dag path{{stroke:{faint}}}.dag rect{{fill:{fill};stroke:{faint}}}"
+            ".dag .input{{stroke:{input}}}.dag .target{{stroke:{target}}}"
+        ).format(**colours)
 
-def _corner(column: int, row: int) -> tuple[int, int]:
-    return MARGIN + column * (WIDTH + GAP), MARGIN + row * (HEIGHT + GAP)
-
-
-def _skip(place: dict[str, tuple[int, int]], name: str, child: str) -> int:
-    """How many rows a straight edge within one column would run through."""
-    same_column = place[name][0] == place[child][0]
-    return place[child][1] - place[name][1] - 1 if same_column else 0
-
-
-def _edge(place: dict[str, tuple[int, int]], name: str, child: str, kept: bool) -> str:
-    (x0, y0), (x1, y1) = _corner(*place[name]), _corner(*place[child])
-    look = 'marker-end="url(#a)"' + ("" if kept else ' class="p"')
-    if _skip(place, name, child):  # go around the boxes in between
-        right = x0 + WIDTH
-        bow, start, end = right + 12 * _skip(place, name, child) + 8, y0 + HEIGHT / 2, y1 + HEIGHT / 2
-        return f'<path d="M{right} {start}C{bow} {start} {bow} {end} {right} {end}" {look}/>'
-    return f'<path d="M{x0 + WIDTH / 2} {y0 + HEIGHT}L{x1 + WIDTH / 2} {y1}" {look}/>'
-
-
-def _box(plan: Plan, name: str, column: int, row: int) -> str:
-    x, y = _corner(column, row)
-    kind = {"input": "i", plan.target: "t"}.get(name, "")
-    shape = "x".join(str(size) for size in plan.boundary[name].node.shape[1:])
-    label = name if len(name) <= 38 else "..." + name[-35:]
     return (
-        f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"/>'
-        f'<text x="{x + 10}" y="{y + 15}">{escape(label)}</text>'
-        f'<text class="s" x="{x + 10}" y="{y + 28}">{shape}, {plan.boundary[name].partition.count} matrices</text>'
+        ".dag text{font:11px system-ui,sans-serif;text-anchor:middle}.dag .caption{font-size:10px}"
+        ".dag path{fill:none;stroke-width:1.3;stroke-linejoin:round}.dag .pruned{stroke-dasharray:3 3}"
+        ".dag .input,.dag .target{stroke-width:2.4}"
+        f"{rules(LIGHT)}@media (prefers-color-scheme:dark){{{rules(DARK)}}}"
     )
+
+
+def _corner(index: int) -> tuple[int, int]:
+    """Left and top of a box."""
+    line, column = divmod(index, COLUMNS)
+    column = COLUMNS - 1 - column if line % 2 else column
+    return MARGIN + column * (WIDTH + GAP_X), MARGIN + line * (HEIGHT + GAP_Y)
+
+
+def _edge(start: int, end: int, kept: bool, lane: int) -> str:
+    (x0, y0), (x1, y1) = _corner(start), _corner(end)
+    middle, down = WIDTH // 2, y0 + HEIGHT
+    if end == start + 1 and y0 == y1:  # the neighbour on the line
+        way = f"M{x0 + (WIDTH if x1 > x0 else 0)} {y0 + HEIGHT // 2}H{x1 + (0 if x1 > x0 else WIDTH)}"
+    elif end == start + 1:  # straight down to the next line
+        way = f"M{x0 + middle} {down}V{y1}"
+    else:  # through the gaps between the boxes
+        below, leave, arrive = down + GAP_Y // 2 + lane, x0 + middle + 14 + 2 * lane, x1 + middle - 14 + 2 * lane
+        way = f"M{leave} {down}V{below}"
+        if y1 > down + GAP_Y:
+            way += f"H{max(x0, x1) - GAP_X // 2 + lane}V{y1 - GAP_Y // 2 + lane}"
+        way += f"H{arrive}V{y1 + HEIGHT if y1 == y0 else y1}"
+    return f'<path d="{way}" marker-end="url(#dag-arrow)"' + ("/>" if kept else ' class="pruned"/>')
+
+
+def _box(name: str, index: int, caption: str, target: str) -> str:
+    x, y = _corner(index)
+    kind = {"input": "input", target: "target"}.get(name, "inner")
+    lines = _wrapped(name)
+    first = y + 30 - 6 * len(lines)
+    texts = [f'<text x="{x + WIDTH // 2}" y="{first + 12 * i}">{escape(line)}</text>' for i, line in enumerate(lines)]
+    return (
+        f"<g><title>{escape(name)}</title>"
+        f'<rect class="{kind}" x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6"/>'
+        f'{"".join(texts)}<text class="caption" x="{x + WIDTH // 2}" y="{y + HEIGHT - 8}">{escape(caption)}</text></g>'
+    )
+
+
+def _wrapped(name: str) -> list[str]:
+    """A name on one line or on two, broken at a dot; the middle of a longer one is left out."""
+    if len(name) <= LETTERS:
+        return [name]
+    dots = [at for at, letter in enumerate(name) if letter == "." and at <= LETTERS and len(name) - at <= LETTERS]
+    if dots:
+        return [name[: dots[-1]], name[dots[-1] :]]
+    return [name[:LETTERS], name[LETTERS:] if len(name) <= 2 * LETTERS else "…" + name[1 - LETTERS :]]

@@ -33,22 +33,22 @@ def boundary_dag(graph: TensorGraph, boundaries: Iterable[str], target: str) -> 
         for parent in _nearest(graph, child, chosen):
             edges[parent].append(child)
     frontiers = {name: _deepest(graph, children) for name, children in edges.items()}
-    return BoundaryDag(target, order, {name: tuple(found) for name, found in edges.items()}, frontiers)
+    return BoundaryDag(target, order, {name: tuple(children) for name, children in edges.items()}, frontiers)
 
 
 def _nearest(graph: TensorGraph, name: str, chosen: set[str]) -> set[str]:
     """The boundaries from which ``name`` is reached without crossing another boundary."""
-    found, seen, stack = set(), set(), list(graph.parents(name))
+    nearest, seen, stack = set(), set(), list(graph.parents(name))
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         seen.add(node)
         if node in chosen:
-            found.add(node)
+            nearest.add(node)
         else:
             stack.extend(graph.parents(node))
-    return found
+    return nearest
 
 
 def _deepest(graph: TensorGraph, candidates: list[str]) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from sgfi.boundaries.drawing import svg
 from sgfi.boundaries.frontier import BoundaryDag, boundary_dag
+from sgfi.boundaries.recipes import recipe_boundaries
 from sgfi.errors import PlanError
 from sgfi.graph import Node, TensorGraph
 from sgfi.spectral import Basis, Operator, Partition, operator_named
@@ -132,12 +134,16 @@ class Plan:
         return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
     def draw(self, path: str | Path | None = None) -> str:
-        """The boundary DAG as SVG text; written to ``path`` when one is given."""
-        from sgfi.boundaries.drawing import svg
-
-        text = svg(self)
+        """The boundary DAG as SVG text; written to ``path`` (an ``.svg`` file) when one is given."""
+        if path is not None and Path(path).suffix != ".svg":
+            todo = "Draw into an .svg file; a browser or rsvg-convert turns it into a PNG or PDF."
+            raise PlanError("a path that ends in .svg", repr(str(path)), todo)
+        captions = {name: "x".join(map(str, boundary.node.shape[1:])) for name, boundary in self.boundary.items()}
+        for name in self.fitted:
+            captions[name] += f", {self.boundary[name].partition.count} groups"
+        text = svg(self.dag, captions)
         if path is not None:
-            Path(path).write_text(text)
+            Path(path).write_text(text, encoding="utf-8")
         return text
 
     @cached_property
@@ -190,7 +196,7 @@ def plan(
     if not isinstance(axes, Mapping | None):
         raise PlanError("axes as a mapping from name to channel axis", repr(axes), "Write axes={name: axis}.")
     overrides = {canonical(name): axis for name, axis in (axes or {}).items()}
-    mode, names, asked, default = _choose(graph, boundaries, overrides)
+    mode, names, required, default = _choose(graph, boundaries, overrides)
     if target is None and default is None:
         raise PlanError("a target", "none", "Name one with target=...; only stage mode knows a default target.")
     goal = canonical(target if target is not None else default)  # type: ignore[arg-type]
@@ -199,14 +205,14 @@ def plan(
     upstream = graph.ancestors(goal)
     if "input" not in upstream:
         raise PlanError("a target that depends on the input", repr(goal), "print(graph) lists every tensor.")
-    for name in asked:
+    for name in required:
         if name != goal and name not in upstream:
             raise PlanError(
                 f"boundaries upstream of the target {goal!r}",
                 f"{name!r}, which does not reach it",
                 "Drop it from the list or choose a deeper target.",
             )
-    dag = boundary_dag(graph, {"input", *names, *asked} - {goal}, goal)
+    dag = boundary_dag(graph, {"input", *names, *required} - {goal}, goal)
     partitions, operators = _by_node(graph, partition, "partition"), _by_node(graph, operator, "operator")
     chosen = {
         name: _boundary(graph.nodes[name], overrides.get(name), partitions, operators) for name in (*dag.fitted, goal)
@@ -223,14 +229,14 @@ def plan(
 
 
 def _check_positions(dag: BoundaryDag, chosen: Mapping[str, Boundary]) -> None:
-    """A causal node and its children must count the same positions: "up to the last one" has to mean one thing."""
+    """A causal node and its children must count the same positions, so that "up to the last queried" is defined."""
     for name, children in dag.frontiers.items():
         if not chosen[name].operator.causal:
             continue
         counts = {each: chosen[each].positions for each in (name, *children)}
         if None in counts.values() or len(set(counts.values())) > 1:
             raise PlanError(
-                f"one and the same axis of positions at the causal node {name!r} and its children",
+                f"the same axis of positions at the causal node {name!r} and its children",
                 ", ".join(f"{count or 'no single axis'} at {each!r}" for each, count in counts.items()),
                 "Use a causal operator between token streams of one length only.",
             )
@@ -250,19 +256,17 @@ def _choose(
     listed = [boundaries] if isinstance(boundaries, str) else list(boundaries)
     if boundaries != STAGE and (STAGE not in listed or STAGE in graph.nodes):
         return "custom", [], [graph.nodes.canonical(name) for name in listed], None
-    from sgfi.boundaries.recipes import stage
-
-    found = stage(graph)
-    asked = [graph.nodes.canonical(name) for name in listed if name not in (STAGE, STEM)]
-    names = [*found.boundaries, *(found.stem if STEM in listed else ())]
-    return "custom" if set(listed) != {STAGE} else f"stage:{found.recipe}", names, asked, found.target
+    recipe = recipe_boundaries(graph)
+    required = [graph.nodes.canonical(name) for name in listed if name not in (STAGE, STEM)]
+    names = [*recipe.boundaries, *(recipe.stem if STEM in listed else ())]
+    return "custom" if set(listed) != {STAGE} else f"stage:{recipe.recipe}", names, required, recipe.target
 
 
 def _by_node(graph: TensorGraph, choice: object, what: str) -> dict[str, object]:
     """A mapping by canonical name; a single choice stands under ``"*"``."""
     if not isinstance(choice, Mapping):
         return {"*": choice}
-    return {graph.nodes.canonical(name): found for name, found in choice.items()}
+    return {graph.nodes.canonical(name): chosen for name, chosen in choice.items()}
 
 
 def _boundary(

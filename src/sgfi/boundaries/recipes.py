@@ -19,15 +19,15 @@ from sgfi.graph import TensorGraph
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What a recipe answers: its name, boundaries in topological order (input first), default target (last)."""
+class RecipeBoundaries:
+    """The name of a recipe, its boundaries in topological order (input first) and default target (last)."""
 
     recipe: str
     boundaries: tuple[str, ...]
     target: str
     stem: tuple[str, ...]
     """Inside the first segment, on every path: outputs of its layers (before norm, offset and activation) and what is
-    pooled there. No recipe has them; see docs/method.md for what they are worth."""
+    pooled there. No recipe has them by default; docs/method.md says what they are worth."""
 
 
 Finder = Callable[[Structure], list[str]]
@@ -57,31 +57,30 @@ def recipe(name: str, classes: str) -> Callable[[Finder], Finder]:
     return register
 
 
-def stage(graph: TensorGraph) -> Stage:
+def recipe_boundaries(graph: TensorGraph) -> RecipeBoundaries:
     """The answer of the first recipe that applies; the generic one applies to every model."""
     structure = Structure(graph)
     for entry in RECIPES.values():
         if any(entry.classes.fullmatch(kind) for kind in structure.kinds):
-            found = _usable(structure, entry.find(structure))
-            if found:
-                return _answer(structure, entry.name, found)
-    found = _usable(structure, generic(structure))
-    if not found:
+            names = _usable(structure, entry.find(structure))
+            if names:
+                return _with_stem(structure, entry.name, names)
+    names = _usable(structure, generic(structure))
+    if not names:
         raise PlanError(
             "a tensor downstream of the input with a channel axis",
             f"none in {graph!r}",
             "Name boundaries, a target and their axes yourself: plan(graph, target, [names], axes={...}).",
         )
-    return _answer(structure, "generic", found)
+    return _with_stem(structure, "generic", names)
 
 
-def _answer(structure: Structure, recipe: str, found: tuple[str, ...]) -> Stage:
-    inside = [name for name in structure.trunk(found[0]) if name != found[0]]
-    read = {
-        parent for name in (*inside, found[0]) if structure.node(name).op in POOLS for parent in structure.parents[name]
-    }
+def _with_stem(structure: Structure, recipe: str, names: tuple[str, ...]) -> RecipeBoundaries:
+    segment = structure.trunk(names[0])
+    inside = [name for name in segment if name != names[0]]
+    read = {parent for name in segment if structure.node(name).op in POOLS for parent in structure.parents[name]}
     stem = _usable(structure, [name for name in inside if structure.is_layer(name) or name in read])
-    return Stage(recipe, ("input", *found), found[-1], stem)
+    return RecipeBoundaries(recipe, ("input", *names), names[-1], stem)
 
 
 def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:
@@ -102,8 +101,8 @@ def residual_network(structure: Structure) -> list[str]:
 @recipe("swin", r"SwinTransformer(V2|V2Cr)?|Swin(v2)?Model")
 def residual_network_with_norm(structure: Structure) -> list[str]:
     """Stem, every residual sum (attention and MLP), final norm."""
-    found = residual_network(structure)
-    return found and [*found, structure.final_norm(found[-1]) or found[-1]]
+    names = residual_network(structure)
+    return names and [*names, structure.final_norm(names[-1]) or names[-1]]
 
 
 @recipe("vit", r"VisionTransformer(Distilled)?|(ViT|DeiT)Model")
@@ -221,9 +220,9 @@ def generic(structure: Structure) -> list[str]:
     marks = [name for name in structure.usable if name in joins or structure.node(name).op in POOLS]
     layers = [structure.normed(name) for name in structure.usable if structure.is_layer(name)]
     for names in (_only(marks, trunk), marks, _only(layers, trunk)[:-1], layers[:-1]):
-        found = structure.spatial(_apart(structure, names))
-        if len(found) >= 2:
-            return list(found)
+        kept = structure.spatial(_apart(structure, names))
+        if len(kept) >= 2:
+            return list(kept)
     return list(structure.spatial(layers[:-1] or layers or structure.usable[-1:]))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from sgfi.graph import Node, TensorGraph
-from sgfi.graph.names import Call, calls, outputs
+from sgfi.graph.names import ModuleCall, calls, outputs
 from sgfi.graph.values import value
 
 NORMS = frozenset("batch_norm layer_norm group_norm instance_norm rms_norm fused_rms_norm".split())
@@ -44,7 +44,7 @@ class Block:
 class Structure:
     """What stands where in one graph. Answers are canonical names in topological order.
 
-    ``order`` gives every tensor's place; ``usable`` are the tensors with a channel axis, which alone can be boundaries.
+    ``order`` gives every tensor's position; ``usable`` are the tensors with a channel axis: the possible boundaries.
     """
 
     def __init__(self, graph: TensorGraph) -> None:
@@ -61,19 +61,19 @@ class Structure:
 
     @cached_property
     def readers(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {name: [] for name in self.order}
+        readers: dict[str, list[str]] = {name: [] for name in self.order}
         for name, read in self.parents.items():
             for parent in read:
-                found[parent].append(name)
-        return {name: tuple(names) for name, names in found.items()}
+                readers[parent].append(name)
+        return {name: tuple(names) for name, names in readers.items()}
 
     # Modules.
 
     @cached_property
     def _modules(self) -> tuple[Block, ...]:
         """Every module call that makes a tensor, the root first."""
-        kinds: dict[Call, str] = {}
-        inside: dict[Call, list[str]] = {}
+        kinds: dict[ModuleCall, str] = {}
+        inside: dict[ModuleCall, list[str]] = {}
         for name in self.order:
             tensor = self.graph.exported.tensors[name]
             stack = (tensor.meta.get("nn_module_stack") or {}).values()
@@ -85,10 +85,10 @@ class Structure:
         return root, *(Block(c.path, kinds[c], tuple(inside[c]), self._returned.get(c)) for c in kinds)
 
     @cached_property
-    def _returned(self) -> dict[Call, str]:
+    def _returned(self) -> dict[ModuleCall, str]:
         names = {tensor: name for name, tensor in self.graph.exported.tensors.items()}
-        found = outputs(self.graph.exported.tensors.values())
-        return {call: names[tensor] for tensor, made_by in found.items() for call in made_by}
+        returned = outputs(self.graph.exported.tensors.values())
+        return {call: names[tensor] for tensor, made_by in returned.items() for call in made_by}
 
     @cached_property
     def kinds(self) -> frozenset[str]:
@@ -123,19 +123,19 @@ class Structure:
 
     def between(self, source: str, sink: str) -> tuple[str, ...]:
         """Tensors on paths from ``source`` (left out) to ``sink`` (included)."""
-        found = [name for name in self._upstream(sink) if source in self.graph.ancestors(name)]
-        return tuple(sorted(found, key=self.order.__getitem__))
+        between = [name for name in self._upstream(sink) if source in self.graph.ancestors(name)]
+        return tuple(sorted(between, key=self.order.__getitem__))
 
     def trunk(self, sink: str) -> tuple[str, ...]:
         """The tensors that every path from the input to ``sink`` passes through, both ends included."""
         line = sorted(self._upstream(sink), key=self.order.__getitem__)
-        position = {name: place for place, name in enumerate(line)}
-        found, reach = [], 0
-        for place, name in enumerate(line):
-            if reach <= place:  # no edge jumps over this tensor
-                found.append(name)
+        position = {name: index for index, name in enumerate(line)}
+        trunk, reach = [], 0
+        for index, name in enumerate(line):
+            if reach <= index:  # no edge jumps over this tensor
+                trunk.append(name)
             reach = max([reach, *(position[reader] for reader in self.readers[name] if reader in position)])
-        return tuple(found)
+        return tuple(trunk)
 
     # Kinds of tensors.
 
@@ -154,8 +154,8 @@ class Structure:
 
     def spatial(self, names: Iterable[str]) -> tuple[str, ...]:
         """Those with coordinate axes, if any has."""
-        found = tuple(names)
-        return tuple(name for name in found if self.node(name).coord_axes) or found
+        names = tuple(names)
+        return tuple(name for name in names if self.node(name).coord_axes) or names
 
     def laid_out(self, name: str) -> str:
         """The reshape through which alone a tensor is read, if it lays the same channels out on more axes.

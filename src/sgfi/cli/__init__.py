@@ -10,9 +10,9 @@ def main() -> None:
     try:
         import typer  # noqa: F401
     except ImportError:
-        from sgfi.optional import install
+        from sgfi.optional import install_hint
 
-        print(f"The command line needs typer. {install('cli')}", file=sys.stderr)
+        print(f"The command line needs typer. {install_hint('cli')}", file=sys.stderr)
         raise SystemExit(1) from None
     from sgfi.cli.app import app
 

@@ -21,7 +21,7 @@ from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
 from sgfi.errors import DataError, StoreError
 from sgfi.inputs.data import Batches, open_data
-from sgfi.settings import read_declared
+from sgfi.settings import read_settings
 
 Inputs = Annotated[Path, typer.Argument(help="Held-out inputs: a folder of images, an image or an array.")]
 OutFolder = Annotated[Path, typer.Option(help="Folder for numbers, tables and figures; must not exist yet.")]
@@ -136,7 +136,7 @@ def free_folder(out: Path, force: bool) -> Path:
 
 def read_experiment(path: Path | None) -> dict[str, Any]:
     """The settings a file declares."""
-    return {} if path is None else read_declared(path)
+    return {} if path is None else read_settings(path)
 
 
 def calibration_means(

@@ -14,7 +14,7 @@ from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError, StoreError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result, run
 from sgfi.experiments.results import FILE, markdown
-from sgfi.settings import read_declared
+from sgfi.settings import read_settings
 
 Name = Annotated[str, typer.Argument(help="A name that sgfi experiment list shows, or a .json file of your own.")]
 With = Annotated[
@@ -166,7 +166,7 @@ def _given(
 
 
 def _resolved(name: str, with_: list[Path] | None, set_: list[str] | None, given: dict[str, Any]) -> Experiment:
-    changes = [read_declared(path) for path in with_ or []]
+    changes = [read_settings(path) for path in with_ or []]
     return declare(name, *changes, given, *map(_setting, set_ or []))
 
 

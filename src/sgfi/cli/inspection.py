@@ -53,7 +53,7 @@ def plan(
     weights: options.Weights = "none",
     partial_weights: options.Partial = False,
     size: options.Size = None,
-    draw: Annotated[Path | None, typer.Option(help="Draw the boundary DAG into this .svg, .png or .pdf file.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Draw the boundary DAG into this .svg file.")] = None,
     force: options.Force = False,
 ) -> None:
     """Show which nodes would be fitted: the boundary DAG with axes, bins and children.
@@ -69,22 +69,13 @@ def plan(
       sgfi plan torchvision:resnet50 --boundaries stage,stem
     """
     if draw is not None:
-        options.check_out(draw, force, options.PICTURES)
+        options.check_out(draw, force, (".svg",))
     _, captured = capture_model(model, weights, size, partial_weights)
     planned = sgfi.plan(captured, target, options.boundary_choice(boundaries))
     typer.echo(str(planned))
     if draw is not None:
-        _draw(planned, draw)
+        planned.draw(draw)
         say(f"wrote {draw}")
-
-
-def _draw(planned: sgfi.Plan, path: Path) -> None:
-    if path.suffix == ".svg":
-        planned.draw(path)
-        return
-    from sgfi.figures import boundary_dag, save_figure
-
-    save_figure(boundary_dag(planned), path, overwrite=True)
 
 
 def _node_record(node: Node) -> dict[str, Any]:

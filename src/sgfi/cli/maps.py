@@ -15,7 +15,7 @@ from sgfi.cli.loading import on_disk, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
 from sgfi.evaluation import quality as report
-from sgfi.inputs.models import told_weights
+from sgfi.inputs.models import describe_weights
 from sgfi.inversion import MapFamily
 from sgfi.storage import read_manifest, verify_files
 
@@ -125,7 +125,7 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
     data = dict(manifest["provenance"].get("data") or {})
     skipped = f", {len(data['skipped'])} skipped" if data.get("skipped") else ""
     return {
-        "model": f"{model.get('spec', manifest['model']['class'])} (weights: {told_weights(model)})",
+        "model": f"{model.get('spec', manifest['model']['class'])} (weights: {describe_weights(model)})",
         "fingerprint": manifest["model"]["fingerprint"][:16],
         "input": "x".join(map(str, manifest["model"]["input_shape"])),
         "target": plan["target"],

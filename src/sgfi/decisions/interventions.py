@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sgfi.decisions.readout import Split, margin
-from sgfi.errors import QueryError, closest
+from sgfi.errors import QueryError, did_you_mean
 from sgfi.graph import Node
 from sgfi.inversion import Query
 from sgfi.inversion.query import Coord
@@ -79,7 +79,7 @@ def replacement_of(protocol: str, means: Mapping[str, Tensor] | None, node: str)
     if protocol == "zero":
         return 0.0
     if protocol != "mean":
-        raise QueryError(f"a protocol among {list(PROTOCOLS)}", repr(protocol), closest(protocol, PROTOCOLS))
+        raise QueryError(f"a protocol among {list(PROTOCOLS)}", repr(protocol), did_you_mean(protocol, PROTOCOLS))
     if means is None or node not in means:
         raise QueryError(
             f"calibration means of {node!r}",
@@ -139,7 +139,9 @@ def intervened(
     """
     modules = dict(model.named_modules())
     if module not in modules:
-        raise QueryError("the name of a module", repr(module), closest(module, modules) or "See model.named_modules().")
+        raise QueryError(
+            "the name of a module", repr(module), did_you_mean(module, modules) or "See model.named_modules()."
+        )
 
     def replace(_module: nn.Module, _inputs: object, output: object) -> Tensor:
         if not isinstance(output, Tensor):

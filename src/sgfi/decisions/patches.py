@@ -30,13 +30,13 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import Contrast, Correlation, Interval, contrast, correlation
 from sgfi.evaluation.tables import markdown_table
 from sgfi.inversion import Estimator
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 
 ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
-class CoordinateSettings(Declared):
+class CoordinateSettings(JsonSettings):
     """What is measured. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()

@@ -23,11 +23,11 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query, sweep
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 
 
 @dataclass(frozen=True)
-class DecisionSettings(Declared):
+class DecisionSettings(JsonSettings):
     """What is compared. JSON-able, so that a file can declare an experiment."""
 
     depths: tuple[str, ...] = ()

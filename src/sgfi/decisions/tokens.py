@@ -17,7 +17,7 @@ from sgfi.decisions.ranking import Contribution, rank
 from sgfi.decisions.readout import Split
 from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 
 SIZES = (8, 16, 32, 64)
 REACHES = ("terminal", "all")
@@ -25,7 +25,7 @@ REACHES = ("terminal", "all")
 
 
 @dataclass(frozen=True)
-class TokenSettings(Declared):
+class TokenSettings(JsonSettings):
     """What is compared. JSON-able, so that a file can declare an experiment."""
 
     rank_by: str = "terminal"

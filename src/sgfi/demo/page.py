@@ -9,7 +9,7 @@ from typing import Any
 
 from sgfi.inputs.photographs import CALIBRATION, HELD_OUT
 from sgfi.inversion import STAGES
-from sgfi.report import Code, Picture, Report, Section, Table, Text
+from sgfi.report import Code, Drawing, Picture, Report, Section, Table, Text
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Drawn:
     """A figure with the file it was written to."""
 
     file: str
-    picture: Picture
+    picture: Picture | Drawing
 
 
 def compose(out: Path, drawn: dict[str, Drawn]) -> Report:

@@ -27,7 +27,7 @@ from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Estimator, Query, depth_targets
-from sgfi.report import Picture, render
+from sgfi.report import Drawing, Picture, render
 
 MADE_BY = "sgfi demo"
 
@@ -187,9 +187,9 @@ def draw(
             figures.zero_target(family, x[:1], **shown),
             "The inverse of a zero target is exactly zero",
         ),
-        "dag": (figures.boundary_dag(family.plan), "The boundary DAG from the input to the target"),
     }
-    drawn = {}
+    note = f"{len(family.plan.fitted)} fitted nodes. Arrows run from a node to the children it is repaired from."
+    drawn = {"dag": Drawn("figures/dag.svg", Drawing(family.plan.draw(folder / "dag.svg"), note))}
     for name, (figure, alt) in made.items():
         file = figures.save_figure(figure, folder / f"{name}.png", overwrite=True)
         drawn[name] = Drawn(f"figures/{file.name}", Picture.of(figure, alt))

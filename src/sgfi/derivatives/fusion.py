@@ -1,4 +1,4 @@
-"""Batch norms left to the convolution before them: with fixed statistics the two are one convolution.
+"""Batch norms fused into the convolution before them: with fixed statistics the two are one convolution.
 
 Saves a pass over memory in the forward and in every derivative.
 """
@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from torch import Tensor, fx
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from sgfi.derivatives.rules import Call
+from sgfi.derivatives.rules import OpCall
+from sgfi.derivatives.rules.cpu import specialised
 from sgfi.graph import TensorGraph
 
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution"}
@@ -19,57 +20,50 @@ NORMS = {"batch_norm", "_native_batch_norm_legit_no_training", "native_batch_nor
 
 
 def fusible(graph: TensorGraph, wanted: tuple[str, ...], known: tuple[str, ...]) -> dict[fx.Node, fx.Node]:
-    """Convolutions, each with the batch norm that is the only reader of its output, which nobody wants by itself.
+    """Convolutions, each with the batch norm that is the only reader of its output, which is not wanted by itself.
 
-    Among what the model computes on the way from ``known`` tensors to ``wanted`` ones; kept once told apart.
+    Among what the model computes on the way from ``known`` tensors to ``wanted`` ones.
     """
-    key = ("fusible", wanted, known)
-    if key not in graph.cache:
-        ends = {graph.exported.tensors[name] for name in (*wanted, *known)}
-        graph.cache[key] = _pairs(graph, graph.schedule(wanted, known).nodes, ends)
-    return graph.cache[key]
+    if not specialised():
+        return {}
+    ends = {graph.exported.tensors[name] for name in (*wanted, *known)}
+    return graph.cache.get(("fusible", wanted, known), lambda: _pairs(graph, graph.schedule(wanted, known).nodes, ends))
 
 
 def _pairs(graph: TensorGraph, nodes: Iterable[fx.Node], wanted: Collection[fx.Node]) -> dict[fx.Node, fx.Node]:
     pairs = {}
     for norm in nodes:
         conv = norm.args[0] if norm.args else None
-        if _named(norm, NORMS) and isinstance(conv, fx.Node) and _named(conv, CONVOLUTIONS):
-            alone = set(conv.users) == {norm} and conv not in wanted and all(item.args[1] == 0 for item in _items(norm))
-            if (
-                alone
-                and _fixed(graph, conv)
-                and _fixed(graph, norm)
-                and _affine(_call(graph, conv), _call(graph, norm))
-            ):
-                pairs[conv] = norm
+        if not (_named(norm, NORMS) and isinstance(conv, fx.Node) and _named(conv, CONVOLUTIONS)):
+            continue
+        alone = set(conv.users) == {norm} and conv not in wanted and all(item.args[1] == 0 for item in _items(norm))
+        if alone and _fixed(graph, conv) and _fixed(graph, norm) and _affine(_call(graph, conv), _call(graph, norm)):
+            pairs[conv] = norm
     return pairs
 
 
-def passed_on(fused: dict[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
-    """The convolution that has already done the work of each norm (and of the item that holds its output)."""
-    return {node: conv for conv, norm in fused.items() for node in (norm, *_items(norm))}
+def fused_norms(pairs: dict[fx.Node, fx.Node]) -> dict[fx.Node, fx.Node]:
+    """The convolution that does the work of each norm, and of the item that holds the norm's output."""
+    return {node: conv for conv, norm in pairs.items() for node in (norm, *_items(norm))}
 
 
 def fused_weights(graph: TensorGraph, conv: fx.Node, norm: fx.Node) -> dict[str, Tensor]:
     """Weight and bias of the one convolution; kept until the model's own change."""
-    plain, after = _call(graph, conv), _call(graph, norm)
-    read = (plain["weight"], plain["bias"], *(after[key] for key in ("weight", "bias", "running_mean", "running_var")))
-    versions = tuple(one._version for one in read if one is not None)
-    if graph.cache.get(("fused", conv), (None,))[0] != versions:
-        graph.cache["fused", conv] = versions, _fused(plain, after)
-    return graph.cache["fused", conv][1]
+    read = [node.name for node in (*conv.all_input_nodes, *norm.all_input_nodes) if node.name in graph.constants]
+    return graph.cache.get(
+        ("fused", conv), lambda: _fused(_call(graph, conv), _call(graph, norm)), graph.weights_version(read)
+    )
 
 
-def _fused(conv: Call, norm: Call) -> dict[str, Tensor]:
+def _fused(conv: OpCall, norm: OpCall) -> dict[str, Tensor]:
     running = norm["running_mean"], norm["running_var"], norm["eps"]
     weight, bias = fuse_conv_bn_weights(conv["weight"], conv["bias"], *running, norm["weight"], norm["bias"])
     return {"weight": weight.detach(), "bias": bias.detach()}
 
 
-def _call(graph: TensorGraph, node: fx.Node) -> Call:
+def _call(graph: TensorGraph, node: fx.Node) -> OpCall:
     """The op with its weights for arguments; what it reads of the input is ``None``."""
-    return Call(node, lambda argument: fx.node.map_arg(argument, lambda read: graph.constants.get(read.name)))
+    return OpCall(node, lambda argument: fx.node.map_arg(argument, lambda read: graph.constants.get(read.name)))
 
 
 def _fixed(graph: TensorGraph, node: fx.Node) -> bool:
@@ -77,7 +71,7 @@ def _fixed(graph: TensorGraph, node: fx.Node) -> bool:
     return all(read.name in graph.constants for read in node.all_input_nodes if read is not node.args[0])
 
 
-def _affine(conv: Call, norm: Call) -> bool:
+def _affine(conv: OpCall, norm: OpCall) -> bool:
     return not conv.get("transposed") and not norm.get("training", False) and norm["running_var"] is not None
 
 

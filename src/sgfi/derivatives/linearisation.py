@@ -11,8 +11,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from sgfi.derivatives.fusion import fused_weights, fusible, passed_on
-from sgfi.derivatives.rules import Call, Step, derive, one_of, passed, take_apart
+from sgfi.derivatives.fusion import fused_norms, fused_weights, fusible
+from sgfi.derivatives.rules import OpCall, OpDerivative, derive, identity, item_derivative, split_derivative
 from sgfi.graph.programs import derivable_kernels
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
@@ -36,7 +36,7 @@ class LocalMap:
     """What the segment reads that is not downstream of the source."""
     start: fx.Node
     ends: tuple[fx.Node, ...]
-    steps: Mapping[fx.Node, Step]
+    derivatives: Mapping[fx.Node, OpDerivative]
 
     def vjp(self, cotangents: Sequence[Tensor]) -> Tensor:
         """``sum_u J_{u<-v}* c_u``, of the shape of ``H_v``."""
@@ -47,34 +47,34 @@ class LocalMap:
         stacked = cotangents[0].dim() > self.outputs[0].dim()
         flow = {end: c if stacked else c.unsqueeze(0) for end, c in zip(self.ends, cotangents, strict=True)}
         inside = {self.start, *self.segment.nodes}
-        found: dict[fx.Node, Tensor] = {}
+        pulled: dict[fx.Node, Tensor] = {}
         for node in reversed(self.segment.nodes):
             cotangent = flow.pop(node, None)
             if cotangent is None:
                 continue
             if node in wanted:
-                found[node] = cotangent
-            step = self.steps[node]
-            pulled = step.pull(cotangent, [read in inside for read in step.inputs])
-            for read, part in zip(step.inputs, pulled, strict=True):
+                pulled[node] = cotangent
+            derivative = self.derivatives[node]
+            parts = derivative.pull(cotangent, [read in inside for read in derivative.inputs])
+            for read, part in zip(derivative.inputs, parts, strict=True):
                 if part is not None:
                     flow[read] = flow[read] + part if read in flow else part
         count = (len(cotangents[0]) if stacked else 1, *self.source.shape)
-        found[self.start] = flow.get(self.start, self.source.new_zeros(())).expand(count)
-        return {node: tensor if stacked else tensor.squeeze(0) for node, tensor in found.items()}
+        pulled[self.start] = flow.get(self.start, self.source.new_zeros(())).expand(count)
+        return {node: tensor if stacked else tensor.squeeze(0) for node, tensor in pulled.items()}
 
     def jvp(self, tangent: Tensor) -> tuple[Tensor, ...]:
         """``J_{u<-v} t`` for every u of the frontier."""
         stacked = tangent.dim() > self.source.dim()
         flow = {self.start: tangent if stacked else tangent.unsqueeze(0)}
-        steps = {node: self.steps[node] for node in self.segment.nodes if node in self.steps}
-        readers = Counter(read for step in steps.values() for read in set(step.inputs)) + Counter(self.ends)
-        for node, step in steps.items():
-            tangents = [flow.get(read) for read in step.inputs]
-            pushed = step.push(tangents) if any(one is not None for one in tangents) else None
+        inner = {node: self.derivatives[node] for node in self.segment.nodes if node in self.derivatives}
+        readers = Counter(read for each in inner.values() for read in set(each.inputs)) + Counter(self.ends)
+        for node, derivative in inner.items():
+            tangents = [flow.get(read) for read in derivative.inputs]
+            pushed = derivative.push(tangents) if any(t is not None for t in tangents) else None
             if pushed is not None:
                 flow[node] = pushed
-            for read in set(step.inputs):
+            for read in set(derivative.inputs):
                 readers[read] -= 1
                 if not readers[read]:
                     flow.pop(read, None)
@@ -83,13 +83,13 @@ class LocalMap:
             flow.get(end, output.new_zeros(())).expand(count, *output.shape)
             for end, output in zip(self.ends, self.outputs, strict=True)
         ]
-        return tuple(one if stacked else one.squeeze(0) for one in pushed_out)
+        return tuple(t if stacked else t.squeeze(0) for t in pushed_out)
 
 
 class Linearisation:
     """The model's forward at ``x``; of every op between a source and its frontier, the derivative is kept.
 
-    ``frontiers`` maps each source to its children. One pass serves every local map: a local map is all the steps on
+    ``frontiers`` maps each source to its children. One pass serves every local map: a local map is all the ops on
     paths from its source to its frontier, also where another boundary lies between them. ``known`` are values of an
     earlier forward at the same ``x``, none of them inside a segment: what only they need is not computed again.
     """
@@ -107,12 +107,12 @@ class Linearisation:
         self._readers = Counter(node for segment in self._segments.values() for node in segment.nodes)
         held = {name for segment in self._segments.values() for name in (*segment.outputs, *segment.externals)}
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
-        self._steps: dict[fx.Node, Step] = {}
+        self._derivatives: dict[fx.Node, OpDerivative] = {}
         start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
         self._fused = fusible(graph, wanted, tuple(start))
-        self._passed_on = passed_on(self._fused)
+        self._fused_norms = fused_norms(self._fused)
         self.values = self._forward(start, wanted)
-        """H of every boundary, of what segments read beside them, and of every tensor asked for with ``keep``."""
+        """H of every boundary, of what segments read beside them, and of every tensor named in ``keep``."""
 
     @torch.no_grad()
     def _forward(self, known: dict[str, Tensor], wanted: tuple[str, ...]) -> dict[str, Tensor]:
@@ -120,20 +120,20 @@ class Linearisation:
         tensors, names = graph.exported.tensors, graph.exported.names
         active = {node for node in self._readers if is_floating(node)} | {tensors[s] for s in self._segments}
         values: dict[fx.Node, Any] = {tensors[name]: value for name, value in known.items()}
-        calls: dict[fx.Node, Call] = {}
-        found, batch = dict(known), len(known["input"])
-        with derivable_kernels():
+        calls: dict[fx.Node, OpCall] = {}
+        kept, batch = dict(known), len(known["input"])
+        with derivable_kernels:
             for node in schedule.nodes:
                 values[node] = batch if node in schedule.batch else self._value(node, values, calls, active)
                 if names.get(node) in wanted:
-                    found[names[node]] = values[node]
+                    kept[names[node]] = values[node]
                 for read in schedule.done.get(node, ()):
                     values.pop(read, None)
                     calls.pop(read, None)
-        return found
+        return kept
 
     def _value(
-        self, node: fx.Node, values: dict[fx.Node, Any], calls: dict[fx.Node, Call], active: set[fx.Node]
+        self, node: fx.Node, values: dict[fx.Node, Any], calls: dict[fx.Node, OpCall], active: set[fx.Node]
     ) -> Any:
         """A node's value; on the way, the derivative of an op that a local map needs."""
         if node.name in self._graph.constants:
@@ -142,30 +142,30 @@ class Linearisation:
         def look_up(argument: Any) -> Any:
             return fx.node.map_arg(argument, lambda read: values[read])
 
-        if node in self._passed_on:
+        if node in self._fused_norms:
             if node in self._readers and is_floating(node):
-                self._steps[node] = passed(self._passed_on[node])
+                self._derivatives[node] = identity(self._fused_norms[node])
             return look_up(node.args[0])
-        instead = fused_weights(self._graph, node, self._fused[node]) if node in self._fused else {}
-        if node not in self._readers and not instead:
+        fused = fused_weights(self._graph, node, self._fused[node]) if node in self._fused else {}
+        if node not in self._readers and not fused:
             return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
         if node.target is operator.getitem and node.args[0] in calls:
             owner, item = cast(tuple[fx.Node, int], node.args)
-            if owner in self._steps:
-                self._steps[node] = one_of(owner, item)
+            if owner in self._derivatives:
+                self._derivatives[node] = item_derivative(owner, item)
             elif is_floating(node):
-                self._steps[node] = derive(calls[owner], active.__contains__, item)
+                self._derivatives[node] = derive(calls[owner], active.__contains__, item)
             return values[owner][item]
-        call = Call(node, look_up, instead)
+        call = OpCall(node, look_up, fused)
         if node not in self._readers:
             return call.out
         if is_floating(node):
-            self._steps[node] = derive(call, active.__contains__)
+            self._derivatives[node] = derive(call, active.__contains__)
         elif not isinstance(node.meta.get("val"), Tensor):
             calls[node] = call
-            apart = take_apart(call, active.__contains__)
-            if apart is not None:
-                self._steps[node] = apart
+            split = split_derivative(call, active.__contains__)
+            if split is not None:
+                self._derivatives[node] = split
         return call.out
 
     def at(self, source: str) -> LocalMap:
@@ -175,14 +175,14 @@ class Linearisation:
             tuple(self.values[name] for name in names) for names in (segment.outputs, segment.externals)
         )
         ends = tuple(tensors[name] for name in segment.outputs)
-        return LocalMap(segment, self.values[source], outputs, externals, tensors[source], ends, self._steps)
+        return LocalMap(segment, self.values[source], outputs, externals, tensors[source], ends, self._derivatives)
 
     def release(self, source: str) -> None:
-        """Let go of a local map once its last derivative is taken."""
+        """Free what a local map keeps, once its last derivative is taken."""
         for node in self._segments.pop(source).nodes:
             self._readers[node] -= 1
             if not self._readers[node]:
-                self._steps.pop(node, None)
+                self._derivatives.pop(node, None)
 
 
 def backpropagate(
@@ -191,9 +191,9 @@ def backpropagate(
     """Ordinary backpropagation of a cotangent at ``target`` to each of ``names`` and the input."""
     inner = [name for name in ("input", *names) if name != target]
     point = Linearisation(graph, {"input": [target]}, x, keep=inner)
-    found = point.at("input").pull([cotangent], [graph.exported.tensors[name] for name in inner])
+    pulled = point.at("input").pull([cotangent], [graph.exported.tensors[name] for name in inner])
     stack = cotangent.shape[: cotangent.dim() - point.values[target].dim()]
     return {
-        name: found.get(graph.exported.tensors[name], x.new_zeros(())).expand(*stack, *point.values[name].shape)
+        name: pulled.get(graph.exported.tensors[name], x.new_zeros(())).expand(*stack, *point.values[name].shape)
         for name in inner
     }

@@ -14,12 +14,12 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse
 from sgfi.inversion import MapFamily
 from sgfi.inversion.update import Maps, Seed, estimates, mean_seed, source, walk
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 from sgfi.spectral import Moments, WienerMap, wide
 
 
 @dataclass(frozen=True)
-class Search(Declared):
+class Search(JsonSettings):
     """Adam from noise on the feature discrepancy; the paper's numbers.
 
     The discrepancy is the squared feature error over the squared length of the target, the total variation and the

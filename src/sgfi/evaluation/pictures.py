@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgfi.derivatives import Linearisation
-from sgfi.errors import QueryError, closest
+from sgfi.errors import QueryError, did_you_mean
 from sgfi.graph import TensorGraph
 from sgfi.inversion import Query
 from sgfi.optional import need
@@ -121,7 +121,7 @@ def method(name: str) -> Callable[[Method], Method]:
 def pictures(name: str, scene: Scene) -> Tensor:
     """(Q, B, *input) of one of :data:`METHODS`; the caller's random state is left as it was."""
     if name not in METHODS:
-        raise QueryError(f"a method among {sorted(METHODS)}", repr(name), closest(name, METHODS) or "Choose one.")
+        raise QueryError(f"a method among {sorted(METHODS)}", repr(name), did_you_mean(name, METHODS) or "Choose one.")
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.manual_seed(0)
         return METHODS[name](scene).detach()

@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import Any
 
 import sgfi
-from sgfi.errors import DataError, closest
+from sgfi.errors import DataError, did_you_mean
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS
 from sgfi.experiments.sections import LAYER, SECTIONS, DataSettings, ModelSettings, Sections
-from sgfi.settings import Declared, check_keys, read_declared
+from sgfi.settings import JsonSettings, check_keys, read_settings
 
 RELATIONS = ("<", ">", "=")
 
 
 @dataclass(frozen=True)
-class Claim(Declared):
+class Claim(JsonSettings):
     """A sentence of the paper and the comparison that decides it.
 
     ``left`` and ``right`` are ``measure/variant/row/score`` (``*``: every variant) or, on the right, a number; with
@@ -111,7 +111,7 @@ def available() -> dict[str, str]:
 def declare(name: str | Path, *changes: Mapping[str, Any]) -> Experiment:
     """A shipped experiment by name, or a file of your own, over the base and under ``changes``."""
     path = Path(name)
-    own = read_declared(path) if path.suffix == ".json" else _shipped(str(name))
+    own = read_settings(path) if path.suffix == ".json" else _shipped(str(name))
     merged = overlay(_shipped("base"), {"name": path.stem, **own})
     for change in changes:
         merged = overlay(merged, change)
@@ -139,7 +139,9 @@ def _shipped(name: str) -> dict[str, Any]:
     if not file.is_file():
         known = available()
         raise DataError(
-            "an experiment by name, or a .json file", repr(name), closest(name, known) or f"There are {list(known)}."
+            "an experiment by name, or a .json file",
+            repr(name),
+            did_you_mean(name, known) or f"There are {list(known)}.",
         )
     return json.loads(file.read_text(encoding="utf-8"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgfi.errors import DataError
-from sgfi.settings import Declared
+from sgfi.settings import JsonSettings
 
 SECTIONS = ("model", "data", "plan", "calibration")
 LAYER = ("layer", "part")
@@ -16,7 +16,7 @@ LAYER = ("layer", "part")
 
 
 @dataclass(frozen=True)
-class ModelSettings(Declared):
+class ModelSettings(JsonSettings):
     """Which network, as :func:`sgfi.inputs.load_model` takes it."""
 
     spec: str = ""
@@ -26,7 +26,7 @@ class ModelSettings(Declared):
 
 
 @dataclass(frozen=True)
-class DataSettings(Declared):
+class DataSettings(JsonSettings):
     """Which inputs. Calibration and evaluation inputs never share a file's contents."""
 
     calibration: str | None = None

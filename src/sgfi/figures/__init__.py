@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from sgfi.figures.atlases import (
     Look,
     channel_grid,
@@ -13,7 +15,6 @@ from sgfi.figures.atlases import (
     stage_ladder,
     zero_target,
 )
-from sgfi.figures.dag import boundary_dag
 from sgfi.figures.grids import Cell, Grid, draw_grid
 from sgfi.figures.style import DARK, LIGHT, png, save_figure
 
@@ -23,7 +24,6 @@ __all__ = [
     "Cell",
     "Grid",
     "Look",
-    "boundary_dag",
     "channel_grid",
     "channel_groups",
     "coordinate_grid",
@@ -36,3 +36,8 @@ __all__ = [
     "stage_ladder",
     "zero_target",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    hint = ": the boundary DAG is drawn by plan.draw('dag.svg')" if name == "boundary_dag" else ""
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")

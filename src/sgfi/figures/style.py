@@ -22,22 +22,19 @@ FAINT = "faint"
 """Tag (matplotlib gid) of what is drawn in the paler ink."""
 FIXED = "fixed"
 """Tag of texts that keep their colour in every theme."""
-FILL = "fill"
-"""Tag of boxes."""
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Four colours."""
+    """Three colours."""
 
     paper: str
     ink: str
     faint: str
-    fill: str
 
 
-LIGHT = Theme(paper="#ffffff", ink="#16181d", faint="#5b616e", fill="#eef2f8")
-DARK = Theme(paper="#15171c", ink="#eceef2", faint="#a3a9b6", fill="#262b36")
+LIGHT = Theme(paper="#ffffff", ink="#16181d", faint="#5b616e")
+DARK = Theme(paper="#15171c", ink="#eceef2", faint="#a3a9b6")
 ACCENT = "#ff3b6b"
 """Marks on pictures: seen on photographs in both themes."""
 
@@ -60,19 +57,12 @@ def bare(axes: Axes) -> Axes:
 
 def recolour(figure: Figure, theme: Theme) -> Figure:
     """The same figure in another theme; pictures keep their colours."""
-    from matplotlib.patches import FancyArrowPatch, Patch
     from matplotlib.text import Text
 
     figure.set_facecolor(theme.paper)
     for text in figure.findobj(Text):
         if text.get_gid() != FIXED:
             text.set_color(theme.faint if text.get_gid() == FAINT else theme.ink)
-    for patch in figure.findobj(Patch):
-        if patch.get_gid() == FILL:
-            patch.set_facecolor(theme.fill)
-            patch.set_edgecolor(theme.faint)
-        elif isinstance(patch, FancyArrowPatch) and patch.get_gid() == FAINT:
-            patch.set_color(theme.faint)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 The axis follows the op that made the tensor (convolution, batch norm, pooling: 1; linear, layer norm, embedding,
 attention output: last; attention weights ``(B, h, N, N)``: 1) and is carried through element-wise ops, permutes and
-reshapes. ``None`` means that no axis could be told apart; the user may still name one.
+reshapes. ``None`` means that no axis could be inferred; the user may still name one.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def _args(node: fx.Node) -> Any:
 
 def _rank(node: fx.Node) -> int:
     """Number of axes of a tensor, or of the first tensor of a tuple."""
-    found = value(node)
-    found = found[0] if isinstance(found, (tuple, list)) and found else found
-    return found.dim() if isinstance(found, Tensor) else 0
+    first = value(node)
+    first = first[0] if isinstance(first, (tuple, list)) and first else first
+    return first.dim() if isinstance(first, Tensor) else 0
 
 
 def _shape(node: fx.Node) -> list:
@@ -65,7 +65,7 @@ def _shape(node: fx.Node) -> list:
 
 
 def _input_axis(source: fx.Node) -> int | None:
-    """The input's channel axis is told by its first reader: 1 for convolutions, the last for linear layers.
+    """The input's channel axis follows from its first reader: 1 for convolutions, the last for linear layers.
 
     Element-wise ops and permutes on the way are followed; without such a reader, the last of up to three axes, else 1.
     """
@@ -121,19 +121,19 @@ def _norms_channels(node: fx.Node) -> bool:
 def _elementwise(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     """Same rank: the operand's axis. Broadcast: aligned from the right. Anything else: a vector or unknown.
 
-    Where operands disagree, the one made first tells: a residual stream knows better than its branch.
+    Where operands disagree, the one made first decides: a residual stream before its branch.
     """
     if not is_tensor(node):  # a tuple of tensors: its items ask again
         return _item(node, axes)
     rank = _rank(node)
-    told = {
+    candidates = {
         parent: axis + rank - _rank(parent)
         for parent in sorted(parents(node), key=_rank, reverse=True)
         if (axis := axes.get(parent)) is not None and axis < _rank(parent) <= rank
     }
-    if len(set(told.values())) > 1:
-        return told[next(parent for parent in axes if parent in told)]
-    return next(iter(told.values()), _vector(node))
+    if len(set(candidates.values())) > 1:
+        return candidates[next(parent for parent in axes if parent in candidates)]
+    return next(iter(candidates.values()), _vector(node))
 
 
 @_rule("matmul", "bmm", "mm", "baddbmm")
@@ -187,8 +187,8 @@ def _transpose(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
 
 
 def _swapped(node: fx.Node, rank: int) -> list[int]:
-    order, (one, two) = list(range(rank)), (dim % rank for dim in _args(node)[1:3])
-    order[one], order[two] = two, one
+    order, (first, second) = list(range(rank)), (dim % rank for dim in _args(node)[1:3])
+    order[first], order[second] = second, first
     return order
 
 
@@ -252,8 +252,8 @@ def _reduce(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     operand = _args(node)[0]
     if not is_tensor(operand) or _rank(operand) == _rank(node):  # an item of a tuple, or the axes are kept
         return _elementwise(node, axes)
-    place, rank = 2 if op_name(node) == "linalg_vector_norm" else 1, _rank(operand)
-    dims = _args(node)[place] if len(_args(node)) > place else None
+    position, rank = 2 if op_name(node) == "linalg_vector_norm" else 1, _rank(operand)
+    dims = _args(node)[position] if len(_args(node)) > position else None
     if dims is None or isinstance(dims, bool):
         return None  # everything is summed up
     return _without(node, axes, {dim % rank for dim in (dims if isinstance(dims, (list, tuple)) else [dims])})
@@ -276,8 +276,8 @@ def _reshape(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     ends = [out for out, span in spans.items() if span[1] == right and after[out] != 1]
     same = [out for out, span in spans.items() if span == (left, right)]
     last = axis == len(before) - 1
-    found = same or (ends or starts if last else starts or ends)
-    return None if not found else found[-1] if last else found[0]
+    fitting = same or (ends or starts if last else starts or ends)
+    return None if not fitting else fitting[-1] if last else fitting[0]
 
 
 def _span(shape: list, axis: int) -> tuple[str, str]:
@@ -288,10 +288,7 @@ def _span(shape: list, axis: int) -> tuple[str, str]:
 def describe(tensor: Tensor, batch: str) -> tuple[int | str | None, ...]:
     """A shape with ``None`` for the batch and ``"64*B"`` where the batch is folded into an axis."""
 
-    def size(found: object) -> int | str | None:
-        if isinstance(found, int):
-            return found
-        text = str(found)
-        return None if text == batch else text.replace(batch, "B")
+    def described(size: object) -> int | str | None:
+        return size if isinstance(size, int) else None if str(size) == batch else str(size).replace(batch, "B")
 
-    return tuple(size(found) for found in tensor.shape)
+    return tuple(map(described, tensor.shape))

@@ -89,11 +89,11 @@ def _check(model: nn.Module, example: Tensor) -> None:
     weights = next(iter(model.parameters()), None)
     if weights is not None and weights.is_floating_point() and weights.dtype != example.dtype:
         raise CaptureError(
-            f"an example of the model's dtype {weights.dtype}", str(example.dtype), "Convert the one or the other."
+            f"an example of the model's dtype {weights.dtype}", str(example.dtype), "Convert the example or the model."
         )
     if weights is not None and weights.device != example.device:
         raise CaptureError(
-            f"an example on the model's device {weights.device}", str(example.device), "Move the one or the other."
+            f"an example on the model's device {weights.device}", str(example.device), "Move the example or the model."
         )
 
 
@@ -103,7 +103,7 @@ def _export(model: nn.Module, example: Tensor, bound: dict[str, Any]) -> Exporte
     pair = example[:2] if len(example) >= 2 else torch.cat([example, example])
     module = _Bound(model, bound).eval() if bound else model
     try:
-        with torch.no_grad(), derivable_kernels(), warnings.catch_warnings():
+        with torch.no_grad(), derivable_kernels, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             traced = export(module, (pair,), dynamic_shapes=({0: Dim("batch")},), strict=False)
             program = traced.run_decompositions({})
@@ -152,9 +152,9 @@ def _constants(program: ExportedProgram) -> dict[str, Tensor]:
     for spec in program.graph_signature.input_specs:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             target = spec.target or ""
-            found = program.state_dict.get(target, program.constants.get(target))
-            if isinstance(found, Tensor):
-                held[spec.arg.name] = found.detach()  # type: ignore[union-attr]
+            constant = program.state_dict.get(target, program.constants.get(target))
+            if isinstance(constant, Tensor):
+                held[spec.arg.name] = constant.detach()  # type: ignore[union-attr]
     return held
 
 
@@ -164,7 +164,7 @@ def _weight_names(program: ExportedProgram) -> dict[str, str]:
 
 def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
     """Floating tensors with a differentiable dependence on the input, in topological order, input first."""
-    reached, found = {source}, [source]
+    reached, tensors = {source}, [source]
     for node in graph.nodes:
         if node is source or node.op == "output" or not any(parent in reached for parent in parents(node)):
             continue
@@ -172,15 +172,15 @@ def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
             continue  # an index or a mask: no derivative passes
         reached.add(node)
         if is_floating(node):
-            found.append(node)
-    return found
+            tensors.append(node)
+    return tensors
 
 
 def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Node]:
     batch = str(value(source).shape[0])  # type: ignore[attr-defined]
     channel = axes.infer(graph, source)
     named = names.assign(tensors[1:]) | {source: ("input", ())}
-    found = []
+    nodes = []
     for tensor in tensors:
         shape = axes.describe(value(tensor), batch)  # type: ignore[arg-type]
         axis = channel.get(tensor)
@@ -189,21 +189,21 @@ def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Nod
         coords = tuple(dim for dim in range(1, len(shape)) if dim != axis) if axis is not None else ()
         name, aliases = named[tensor]
         path = names.module_path(tensor)
-        found.append(Node(name, shape, op_name(tensor), path, axis, coords, value(tensor).dtype, aliases))  # type: ignore[attr-defined]
-    return found
+        nodes.append(Node(name, shape, op_name(tensor), path, axis, coords, value(tensor).dtype, aliases))  # type: ignore[attr-defined]
+    return nodes
 
 
 def _check_independence(graph: TensorGraph, example: Tensor) -> None:
-    """A sample's tensors must not depend on what else is in the batch: moments count samples one by one."""
+    """A sample's tensors must not depend on what else is in the batch: moments are sums over samples."""
     last = next(
         (name for name, node in reversed(list(graph.nodes.items())) if node.shape and node.shape[0] is None), "input"
     )
     if example.device.type == "meta" or last == "input":
         return
-    one = example[:1].detach()
+    sample = example[:1].detach()
     program = graph.program(("input",), (last,))
     with torch.no_grad():
-        (alone,), (together,) = program(one), program(torch.cat([one, 0.7 * one.flip(-1) + 0.3]))
+        (alone,), (together,) = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
     if torch.isfinite(alone).all() and not torch.allclose(
         together[:1], alone, rtol=1e-2, atol=1e-3 * float(alone.abs().max())
     ):

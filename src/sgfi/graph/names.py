@@ -18,7 +18,7 @@ from sgfi.graph.values import op_name
 
 
 @dataclass(frozen=True)
-class Call:
+class ModuleCall:
     """One call of one module: its qualified path and how often it had been called before."""
 
     path: str
@@ -29,14 +29,14 @@ class Call:
         return f"{self.path}_{self.repeat}" if self.repeat else self.path
 
 
-def calls(node: fx.Node) -> tuple[Call, ...]:
+def calls(node: fx.Node) -> tuple[ModuleCall, ...]:
     """The module calls around a node, outermost first, the root left out."""
-    found = []
+    around = []
     for key, (path, _) in (node.meta.get("nn_module_stack") or {}).items():
         repeat = key.rpartition("@")[2] if "@" in key else "0"
         if path and not path.startswith("_empty_nn_module_stack"):
-            found.append(Call(path, int(repeat) if repeat.isdigit() else 0))
-    return tuple(found)
+            around.append(ModuleCall(path, int(repeat) if repeat.isdigit() else 0))
+    return tuple(around)
 
 
 def module_path(node: fx.Node) -> str:
@@ -44,22 +44,22 @@ def module_path(node: fx.Node) -> str:
     return inside[-1].path if inside else ""
 
 
-def outputs(tensors: Iterable[fx.Node]) -> dict[fx.Node, list[Call]]:
+def outputs(tensors: Iterable[fx.Node]) -> dict[fx.Node, list[ModuleCall]]:
     """For each tensor the module calls that return it, outermost first.
 
     A call returns a tensor when it is the only one made inside that is read outside.
     """
-    leaving: dict[Call, list[fx.Node]] = {}
+    leaving: dict[ModuleCall, list[fx.Node]] = {}
     for node in tensors:
         users = [set(calls(user)) if user.op != "output" else set() for user in node.users]
         for call in calls(node):
             if any(call not in user for user in users):
                 leaving.setdefault(call, []).append(node)
-    returned: dict[fx.Node, list[Call]] = {}
+    returned: dict[fx.Node, list[ModuleCall]] = {}
     for call, nodes in leaving.items():
         if len(nodes) == 1:
             returned.setdefault(nodes[0], []).append(call)
-    return {node: sorted(found, key=lambda call: call.path.count(".")) for node, found in returned.items()}
+    return {node: sorted(by, key=lambda call: call.path.count(".")) for node, by in returned.items()}
 
 
 def assign(tensors: list[fx.Node]) -> dict[fx.Node, tuple[str, tuple[str, ...]]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
+from contextvars import copy_context
 from dataclasses import dataclass
+from threading import Lock
 
 import torch
 from torch import Tensor, fx
@@ -14,11 +15,30 @@ from sgfi.graph.exported import Exported
 from sgfi.graph.values import is_symbolic, value
 
 
-@contextmanager
-def derivable_kernels() -> Iterator[None]:
-    """Attention by the plain kernel: the fused ones have neither forward-mode nor double-backward rules."""
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
+class DerivableKernels:
+    """Attention by the plain kernel: the fused ones have neither forward-mode nor double-backward rules.
+
+    torch keeps this choice for the whole process. The first thread to enter makes it, the last to leave takes it back,
+    both in one context, since torch remembers part of it there.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._choice, self._context = Lock(), 0, ExitStack(), copy_context()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._context.run(self._choice.enter_context, sdpa_kernel(SDPBackend.MATH))
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside:
+                self._context.run(self._choice.close)
+
+
+derivable_kernels = DerivableKernels()
 
 
 class Program:
@@ -29,7 +49,7 @@ class Program:
         self._module = module
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        with derivable_kernels():
+        with derivable_kernels:
             return self._forward(*inputs)
 
 
@@ -55,22 +75,22 @@ def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...
 
 
 def reads_batch(exported: Exported, node: fx.Node) -> bool:
-    """Whether a node is the bare batch size: any input of a piece can tell it."""
+    """Whether a node is the bare batch size: any input of a piece has it."""
     batch = value(exported.tensors["input"]).shape[0]  # type: ignore[attr-defined]
     return is_symbolic(node) and node.target is torch.ops.aten.sym_size.int and str(value(node)) == str(batch)
 
 
 def needed(exported: Exported, sources: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
     """The nodes between the sources and the wanted ones, in topological order."""
-    found, stack = set(), list(wanted)
+    between, stack = set(), list(wanted)
     while stack:
         node = stack.pop()
-        if node in found or node in sources:
+        if node in between or node in sources:
             continue
-        found.add(node)
+        between.add(node)
         if not reads_batch(exported, node):
             stack.extend(node.all_input_nodes)
-    return [node for node in exported.graph.nodes if node in found]
+    return [node for node in exported.graph.nodes if node in between]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from functools import cached_property
 import torch
 from torch import Tensor, fx
 
-from sgfi.errors import PlanError, closest
+from sgfi.errors import PlanError, did_you_mean
+from sgfi.graph.cache import Cache
 from sgfi.graph.exported import Exported
 from sgfi.graph.programs import Program, Schedule, extract
 from sgfi.graph.segments import Segment, find_segment
@@ -59,7 +60,7 @@ class NodeTable(Mapping[str, Node]):
             raise PlanError(
                 "the name of a tensor in the graph",
                 repr(name),
-                closest(str(name), self._canonical) or "print(graph) lists every name.",
+                did_you_mean(str(name), self._canonical) or "print(graph) lists every name.",
             )
         return self._canonical[name]
 
@@ -93,8 +94,8 @@ class TensorGraph:
     """fx placeholder name -> qualified name in the model."""
     bound: tuple[str, ...] = ()
     """Names of the forward arguments that were bound at capture."""
-    cache: dict = field(repr=False, default_factory=dict)
-    """Programs, schedules, segments and fused weights, kept once made."""
+    cache: Cache = field(repr=False, default_factory=Cache)
+    """Programs, schedules, segments, fused weights and the fingerprint."""
 
     @property
     def input(self) -> Node:
@@ -108,10 +109,11 @@ class TensorGraph:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of every weight and buffer the graph reads as they are now: name, dtype, shape and bytes."""
-        versions = tuple(tensor._version for tensor in self.constants.values())
-        if ("fingerprint", versions) not in self.cache:
-            self.cache["fingerprint", versions] = self._digest()
-        return self.cache["fingerprint", versions]
+        return self.cache.get("fingerprint", self._digest, self.weights_version(self.constants))
+
+    def weights_version(self, placeholders: Iterable[str]) -> tuple[int, ...]:
+        """Changes when one of these weights is written to through PyTorch."""
+        return tuple(self.constants[placeholder]._version for placeholder in placeholders)
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
@@ -127,12 +129,12 @@ class TensorGraph:
         names = self.exported.names
         upstream: dict[fx.Node, frozenset[str]] = {}
         for node in self.exported.graph.nodes:
-            found: set[str] = set()
+            reached: set[str] = set()
             for parent in parents(node):
-                found |= upstream.get(parent, frozenset())
+                reached |= upstream.get(parent, frozenset())
                 if parent in names:
-                    found.add(names[parent])
-            upstream[node] = frozenset(found)
+                    reached.add(names[parent])
+            upstream[node] = frozenset(reached)
         return {name: upstream[fx_node] for name, fx_node in self.exported.tensors.items()}
 
     def ancestors(self, name: str) -> frozenset[str]:
@@ -142,36 +144,28 @@ class TensorGraph:
     def parents(self, name: str) -> tuple[str, ...]:
         """Names of the nearest named tensors that ``name`` reads."""
         names = self.exported.names
-        found: dict[str, None] = {}
+        nearest: dict[str, None] = {}
         stack = list(parents(self.exported.tensors[self.nodes.canonical(name)]))
         while stack:
             parent = stack.pop()
             if parent in names:
-                found[names[parent]] = None
+                nearest[names[parent]] = None
             else:
                 stack.extend(parents(parent))
-        return tuple(found)
+        return tuple(nearest)
 
     def program(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
-        """The computation from named inputs to named outputs; kept once made."""
-        key = ("program", inputs, outputs)
-        if key not in self.cache:
-            self.cache[key] = extract(self.exported, inputs, outputs)
-        return self.cache[key]
+        """The computation from named inputs to named outputs."""
+        return self.cache.get(("program", inputs, outputs), lambda: extract(self.exported, inputs, outputs))
 
     def schedule(self, outputs: tuple[str, ...], known: tuple[str, ...] = ("input",)) -> Schedule:
-        """In which order the model computes named tensors from known ones; kept once made."""
-        key = ("schedule", outputs, known)
-        if key not in self.cache:
-            self.cache[key] = Schedule.of(self.exported, outputs, known)
-        return self.cache[key]
+        """In which order the model computes named tensors from known ones."""
+        return self.cache.get(("schedule", outputs, known), lambda: Schedule.of(self.exported, outputs, known))
 
     def segment(self, source: str, outputs: Sequence[str]) -> Segment:
-        """The local map from ``source`` to ``outputs``; kept once made, with what was learnt about it."""
+        """The local map from ``source`` to ``outputs``."""
         key = ("segment", source, tuple(outputs))
-        if key not in self.cache:
-            self.cache[key] = find_segment(self.exported, source, outputs)
-        return self.cache[key]
+        return self.cache.get(key, lambda: find_segment(self.exported, source, outputs))
 
     def table(self) -> str:
         """A readable tree: one line a tensor, indented by module, with op, shape and axes."""

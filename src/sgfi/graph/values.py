@@ -29,8 +29,8 @@ def is_tensor(node: fx.Node) -> bool:
 
 
 def is_floating(node: fx.Node) -> bool:
-    found = value(node)
-    return isinstance(found, torch.Tensor) and found.dtype.is_floating_point
+    tensor = value(node)
+    return isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point
 
 
 def is_symbolic(node: fx.Node) -> bool:

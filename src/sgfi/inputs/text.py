@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 
 from sgfi.errors import DataError
-from sgfi.inputs.data import TensorBatches
-from sgfi.inputs.models import LoadedModel
+from sgfi.inputs.loaded import LoadedModel
 from sgfi.language.windows import tokenise
 
 
@@ -16,26 +15,13 @@ def text_windows(path: Path, loaded: LoadedModel) -> torch.Tensor:
     """(N, L) consecutive windows of ``input_shape[0]`` tokens. An incomplete last window is left out."""
     if loaded.tokenizer is None or loaded.embed is None:
         raise DataError(
-            f"a language model for the text file {path.name}",
-            loaded.spec,
-            "Use an hf: causal language model.",
+            f"a language model for the text file {path.name}", loaded.spec, "Use an hf: causal language model."
         )
     ids = tokenise(loaded.tokenizer, path.read_text(encoding="utf-8", errors="replace"))
     length = loaded.input_shape[0]
     count = len(ids) // length
     if count == 0:
         raise DataError(
-            f"at least {length} tokens",
-            f"{len(ids)} in {path.name}",
-            "Give more text or a smaller --size.",
+            f"at least {length} tokens", f"{len(ids)} in {path.name}", "Give more text or a smaller --size."
         )
     return ids[: count * length].view(count, length)
-
-
-def text_batches(path: Path, loaded: LoadedModel, batch_size: int, limit: int | None) -> TensorBatches:
-    """The first windows of a text, embedded: (N, L, D)."""
-    windows = text_windows(path, loaded)[:limit]
-    assert loaded.embed is not None
-    with torch.no_grad():
-        inputs = loaded.embed(windows)
-    return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(len(windows))], batch_size, kind="text")

@@ -15,8 +15,7 @@ WRAPPERS = ("state_dict", "model_state_dict", "model", "model_state", "params")
 
 
 def read_state(path: Path) -> dict[str, torch.Tensor]:
-    """Tensors by name from a .safetensors file, or a .pth / .pt file read with
-    ``weights_only=True``."""
+    """Tensors by name from a .safetensors file, or a .pth / .pt file read with ``weights_only=True``."""
     if not path.is_file():
         raise DataError("a weights file", f"nothing at {path}", "Check the path given to --weights.")
     if path.suffix == ".safetensors":
@@ -31,8 +30,7 @@ def read_state(path: Path) -> dict[str, torch.Tensor]:
 
 
 def load_state(model: nn.Module, path: Path, *, strict: bool = True) -> None:
-    """Put the tensors of ``path`` into ``model`` (half precision is widened to the model's own
-    type)."""
+    """Put the tensors of ``path`` into ``model`` (half precision is widened to the model's own type)."""
     state = {name.removeprefix("module."): value for name, value in read_state(path).items()}
     own = model.state_dict()
     misshapen = [n for n in own if n in state and own[n].shape != state[n].shape]
@@ -72,17 +70,15 @@ def _read_pickle(path: Path) -> object:
         raise DataError("a readable weights file", f"{path.name}: {error}", "Fetch the file again.") from error
 
 
-def _unwrap(found: object, path: Path) -> dict[str, torch.Tensor]:
+def _unwrap(state: object, path: Path) -> dict[str, torch.Tensor]:
     """The state dict itself, or the one inside a training checkpoint."""
-    while isinstance(found, Mapping):
-        if found and all(isinstance(v, torch.Tensor) for v in found.values()):
-            return dict(found)
-        inner = next((found[key] for key in WRAPPERS if isinstance(found.get(key), Mapping)), None)
+    while isinstance(state, Mapping):
+        if state and all(isinstance(v, torch.Tensor) for v in state.values()):
+            return dict(state)
+        inner = next((state[key] for key in WRAPPERS if isinstance(state.get(key), Mapping)), None)
         if inner is None:
             break
-        found = inner
+        state = inner
     raise DataError(
-        "a state dict (names to tensors)",
-        f"{type(found).__name__} in {path.name}",
-        "Save model.state_dict() instead.",
+        "a state dict (names to tensors)", f"{type(state).__name__} in {path.name}", "Save model.state_dict() instead."
     )

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from sgfi.boundaries import Plan, plan
-from sgfi.errors import PlanError, closest
+from sgfi.errors import PlanError, did_you_mean
 from sgfi.graph import TensorGraph
 
 PARTS = {"attention": ("attn", "self_attn", "attention"), "mlp": ("mlp", "fc2"), "residual": ("",)}
@@ -35,7 +35,7 @@ class Anatomy:
     def tensor(self, layer: int, part: str = "residual") -> str:
         """The canonical name of a layer's output, or of the output of its attention or MLP. Layers count from one."""
         if part not in list(PARTS):
-            raise PlanError(f"a part among {list(PARTS)}", repr(part), closest(str(part), PARTS))
+            raise PlanError(f"a part among {list(PARTS)}", repr(part), did_you_mean(str(part), PARTS))
         if not _whole(layer) or not 1 <= layer <= len(self.blocks):
             raise PlanError(f"a layer from 1 to {len(self.blocks)}", repr(layer), "Layers count from one.")
         names = [f"{self.blocks[layer - 1]}.{module}".rstrip(".") for module in PARTS[part]]
@@ -76,7 +76,7 @@ def token_plan(
         chosen = {"operator": family, "partition": "shared"}
     if chosen is None:
         known = f"a family among {list(FAMILIES)} or 'causal+<k>'"
-        raise PlanError(known, repr(family), closest(str(family), FAMILIES))
+        raise PlanError(known, repr(family), did_you_mean(str(family), FAMILIES))
     body = anatomy(graph)
     target = body.tensor(layer, part)
     inner = [body.tensor(earlier) for earlier in range(spacing, layer, spacing)]

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgfi.boundaries.recipes import Stage, stage
+from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph, check_input
@@ -82,8 +82,8 @@ class NaturalInverse:
             raise QueryError("a Solver", type(self.solver).__name__, "Build one with sgfi.natural.Solver(...).")
 
     @cached_property
-    def _recipe(self) -> Stage:
-        return stage(self.graph)
+    def _recipe(self) -> RecipeBoundaries:
+        return recipe_boundaries(self.graph)
 
     @property
     def target(self) -> str:

@@ -60,7 +60,15 @@ class Picture:
         return cls(png(figure, LIGHT), dark, alt, caption, width)
 
 
-Block = Text | Code | Table | Picture
+@dataclass(frozen=True)
+class Drawing:
+    """An SVG, inlined; it brings its own colours for both kinds of paper."""
+
+    svg: str
+    caption: str = ""
+
+
+Block = Text | Code | Table | Picture | Drawing
 WIDE, NARROWEST = 640, 560
 """CSS pixels: pictures wider than the first scroll on small screens instead of shrinking below the second."""
 
@@ -110,7 +118,13 @@ def _block(block: Block) -> str:
         return f"<pre><code>{escape(block.lines)}</code></pre>"
     if isinstance(block, Table):
         return _table(block)
+    if isinstance(block, Drawing):
+        return f"<figure>{block.svg}{_caption(block)}</figure>"
     return _picture(block)
+
+
+def _caption(block: Picture | Drawing) -> str:
+    return f"<figcaption>{_inline(block.caption)}</figcaption>" if block.caption else ""
 
 
 def _picture(picture: Picture) -> str:
@@ -118,12 +132,11 @@ def _picture(picture: Picture) -> str:
     wide = picture.width > WIDE
     style = f"width:{picture.width}px" + (f";min-width:{NARROWEST}px" if wide else "") if picture.width else ""
     hint = '<p class="hint">Scroll sideways for the rest.</p>' if wide else ""
-    caption = f"<figcaption>{_inline(picture.caption)}</figcaption>" if picture.caption else ""
     return (
         '<figure><div class="scroll"><picture>'
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
         f'<img src="{light}" alt="{escape(picture.alt, quote=True)}" style="{style}">'
-        f"</picture></div>{hint}{caption}</figure>"
+        f"</picture></div>{hint}{_caption(picture)}</figure>"
     )
 
 
@@ -182,7 +195,7 @@ figcaption{margin-top:.3rem;max-width:46rem}
 .scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
 .hint{display:none;margin:.2rem 0;color:var(--faint);font-size:.82rem}
 @media (max-width:600px){.hint{display:block}}
-img{display:block;max-width:100%;height:auto;border-radius:.3rem}
+img,svg{display:block;max-width:100%;height:auto;border-radius:.3rem}
 table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums;margin:.6rem 0}
 th,td{text-align:left;padding:.32rem .8rem .32rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th{font-weight:600;color:var(--faint);white-space:nowrap}

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgfi.errors import PlanError, closest
+from sgfi.errors import PlanError, did_you_mean
 from sgfi.spectral.basis import Basis
 from sgfi.spectral.moments import Moments, gathered
 from sgfi.spectral.partition import Partition
@@ -52,7 +52,7 @@ def operator_named(name: str) -> Operator:
             return family(name)
         if numbered and name.startswith(prefix) and re.fullmatch(r"[1-9]\d*", name.removeprefix(prefix)):
             return family(name, **{field: int(name.removeprefix(prefix))})
-    todo = closest(name, OPERATORS) or "Choose one of these."
+    todo = did_you_mean(name, OPERATORS) or "Choose one of these."
     raise PlanError(f"an operator among {', '.join(OPERATORS)}", repr(name), todo)
 
 

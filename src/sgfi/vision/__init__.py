@@ -9,5 +9,5 @@ from sgfi.inputs import *  # noqa: F403
 
 warnings.warn("sgfi.vision is now sgfi.inputs", DeprecationWarning, stacklevel=2)
 for _name in ("data", "models", "photographs", "preprocessing", "text", "weights"):
-    sys.modules[f"{__name__}.{_name}"] = import_module(f"sgfi.inputs.{_name}")
-sys.modules[f"{__name__}.display"] = import_module("sgfi.figures.display")
+    globals()[_name] = sys.modules[f"{__name__}.{_name}"] = import_module(f"sgfi.inputs.{_name}")
+display = sys.modules[f"{__name__}.display"] = import_module("sgfi.figures.display")

@@ -7,8 +7,8 @@ many queries go through one product. An op without a rule is left to autograd, a
 """
 
 from sgfi.derivatives.rules import activations, products, shapes  # noqa: F401  (they register their rules)
-from sgfi.derivatives.rules.calls import Call, Linear, Step
 from sgfi.derivatives.rules.derivation import derive
-from sgfi.derivatives.rules.shapes import one_of, passed, take_apart
+from sgfi.derivatives.rules.ops import Linear, OpCall, OpDerivative
+from sgfi.derivatives.rules.shapes import identity, item_derivative, split_derivative
 
-__all__ = ["Call", "Linear", "Step", "derive", "one_of", "passed", "take_apart"]
+__all__ = ["Linear", "OpCall", "OpDerivative", "derive", "identity", "item_derivative", "split_derivative"]

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, fx
 
-from sgfi.derivatives.rules.calls import Call, Linear, Place, Step, aten, rule
-from sgfi.derivatives.rules.shapes import back
+from sgfi.derivatives.rules import cpu
+from sgfi.derivatives.rules.ops import Argument, Linear, OpCall, OpDerivative, aten, rule
+from sgfi.derivatives.rules.shapes import from_end
 
 
 @rule("relu")
-def _relu(call: Call, at: Place, item: int | None) -> Linear:
+def _relu(call: OpCall, argument: Argument, item: int | None) -> Linear:
     slope = call.out.sign()
     return Linear(lambda t: t * slope, lambda c: c * slope)
 
@@ -23,22 +24,22 @@ def _relu(call: Call, at: Place, item: int | None) -> Linear:
     *("softplus", "exp", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "sin", "cos", "erf", "abs", "neg"),
     *("clamp", "pow"),
 )
-def _pointwise(call: Call, at: Place, item: int | None) -> Linear | None:
+def _pointwise(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     """A factor per entry, taken from autograd once."""
-    if at[0] != "self" or any(isinstance(call.get(key), Tensor) for key in ("exponent", "min", "max")):
+    if argument[0] != "self" or any(isinstance(call.get(key), Tensor) for key in ("exponent", "min", "max")):
         return None
-    leaf = call.at(at).detach().requires_grad_()
+    leaf = call.at(argument).detach().requires_grad_()
     with torch.enable_grad():
-        out = call.run_at(at, leaf)
+        out = call.run_at(argument, leaf)
     call.out = out.detach()
     (slope,) = torch.autograd.grad(out, leaf, torch.ones_like(out))
     return Linear(lambda t: t * slope, lambda c: c * slope)
 
 
 @rule("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm")
-def _batch_norm(call: Call, at: Place, item: int | None) -> Linear | None:
+def _batch_norm(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     x = call["input"]
-    if at[0] != "input" or item not in (None, 0) or call.get("training", False) or call["running_var"] is None:
+    if argument[0] != "input" or item not in (None, 0) or call.get("training", False) or call["running_var"] is None:
         return None
     scale = (call["running_var"] + call["eps"]).rsqrt()
     scale = scale if call["weight"] is None else scale * call["weight"]
@@ -47,8 +48,8 @@ def _batch_norm(call: Call, at: Place, item: int | None) -> Linear | None:
 
 
 @rule("layer_norm", "native_layer_norm")
-def _layer_norm(call: Call, at: Place, item: int | None) -> Linear | None:
-    if at[0] != "input" or item not in (None, 0):
+def _layer_norm(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
+    if argument[0] != "input" or item not in (None, 0):
         return None
     x, weight, shape = call["input"], call["weight"], list(call["normalized_shape"])
     out, mean, rstd = torch.native_layer_norm(x, shape, weight, call["bias"], call["eps"])
@@ -56,10 +57,9 @@ def _layer_norm(call: Call, at: Place, item: int | None) -> Linear | None:
         call.out = out
 
     def project(t: Tensor, scale: Tensor | None) -> Tensor:
-        at_point = [one.expand(len(t), *one.shape).contiguous() for one in (x, mean, rstd)]  # the kernel wants them so
-        return aten.native_layer_norm_backward(t, at_point[0], shape, *at_point[1:], scale, None, [True, False, False])[
-            0
-        ]
+        at_point = [each.expand(len(t), *each.shape).contiguous() for each in (x, mean, rstd)]  # the kernel's layout
+        only_input = [True, False, False]
+        return aten.native_layer_norm_backward(t, at_point[0], shape, *at_point[1:], scale, None, only_input)[0]
 
     def push(t: Tensor) -> Tensor:
         return project(t, None) if weight is None else project(t, None) * weight
@@ -67,44 +67,40 @@ def _layer_norm(call: Call, at: Place, item: int | None) -> Linear | None:
     return Linear(push, lambda c: project(c, weight))
 
 
-def _softened(t: Tensor, p: Tensor, dim: int) -> Tensor:
+def _softmax_derivative(t: Tensor, p: Tensor, dim: int) -> Tensor:
     """The derivative of a softmax with output p, which is its own transpose."""
     return aten._softmax_backward_data(t, p.expand_as(t), dim, t.dtype)
 
 
 @rule("softmax", "_softmax")
-def _softmax(call: Call, at: Place, item: int | None) -> Linear | None:
-    if call.out.dtype != call.at(at).dtype:
+def _softmax(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
+    if call.out.dtype != call.at(argument).dtype:
         return None
-    p, dim = call.out, back(call["dim"], call.at(at).dim())
-    return Linear(lambda t: _softened(t, p, dim), lambda c: _softened(c, p, dim))
+    p, dim = call.out, from_end(call["dim"], call.at(argument).dim())
+    return Linear(lambda t: _softmax_derivative(t, p, dim), lambda c: _softmax_derivative(c, p, dim))
 
 
 @rule("scaled_dot_product_attention", joint=True)
-def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]) -> Step | None:
+def _attention(call: OpCall, arguments: tuple[Argument, ...], nodes: tuple[fx.Node, ...]) -> OpDerivative | None:
     q, k, v = (call[key] for key in ("query", "key", "value"))
-    names = [name for name, _ in places]
-    if "attn_mask" in names or call["dropout_p"] or len({one.shape[:-2] for one in (q, k, v)}) > 1:
+    names = [name for name, _ in arguments]
+    if "attn_mask" in names or call["dropout_p"] or len({tensor.shape[:-2] for tensor in (q, k, v)}) > 1:
         return None
     scale = call.get("scale") or 1 / math.sqrt(q.shape[-1])
     mask = call["attn_mask"]
     if mask is not None and mask.dtype == torch.bool:
-        mask = q.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)  # the kernel below only adds
-    if mask is None and not call["is_causal"]:
-        p = torch.softmax((q * scale) @ k.mT, -1)
-        call.out = p @ v
-    else:
-        call.out, p = aten._scaled_dot_product_attention_math(q, k, v, mask, 0.0, call["is_causal"], scale=scale)
-    q, k = q * scale, k * scale  # the derivative reads them only so
+        mask = q.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)  # the kernel only adds
+    call.out, p = cpu.attention(q, k, v, mask, call["is_causal"], scale)
+    q, k = q * scale, k * scale  # the derivative only needs them scaled
 
-    # Directions stand beside the rows, (..., N, Q, d): each head makes one product for all of them.
+    # The axis of directions stands beside the rows, (..., N, Q, d): one product per head for all directions.
 
     def rows(t: Tensor, matrix: Tensor) -> Tensor:
         """(..., N, Q, a) times what all directions share, (..., a, b) -> (..., N, Q, b)."""
         return (t.flatten(-3, -2) @ matrix).unflatten(-2, t.shape[-3:-1])
 
-    def soften(t: Tensor) -> Tensor:
-        return _softened(t, p.unsqueeze(-2), -1)
+    def through_softmax(t: Tensor) -> Tensor:
+        return _softmax_derivative(t, p.unsqueeze(-2), -1)
 
     def push(tangents: Sequence[Tensor | None]) -> Tensor | None:
         given = {name: t for name, t in zip(names, tangents, strict=True) if t is not None}
@@ -115,7 +111,7 @@ def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]
             stacked = given["key"].movedim(0, -3)  # (..., Q, N, d)
             scores.append((q @ stacked.flatten(-3, -2).mT).unflatten(-1, stacked.shape[-3:-1]))
         if scores:
-            parts.append(rows(soften(scores[0] if len(scores) == 1 else scores[0] + scores[1]), v))
+            parts.append(rows(through_softmax(scores[0] if len(scores) == 1 else scores[0] + scores[1]), v))
         if "value" in given:
             stacked = given["value"].movedim(0, -2)  # (..., N, Q, d)
             parts.append((p @ stacked.flatten(-2)).unflatten(-1, stacked.shape[-2:]))
@@ -124,45 +120,44 @@ def _attention(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]
     def pull(c: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
         want = dict(zip(names, wanted, strict=True))
         c = c.movedim(0, -2).contiguous()  # (..., N, Q, d)
-        found: dict[str, Tensor] = {}
+        pulled: dict[str, Tensor] = {}
         if want.get("query") or want.get("key"):
-            scores = soften(rows(c, v.mT))
+            scores = through_softmax(rows(c, v.mT))
         if want.get("query"):
-            found["query"] = rows(scores, k).movedim(-2, 0)
+            pulled["query"] = rows(scores, k).movedim(-2, 0)
         if want.get("key"):
-            found["key"] = (scores.flatten(-2).mT @ q).unflatten(-2, scores.shape[-2:]).movedim(-3, 0)
+            pulled["key"] = (scores.flatten(-2).mT @ q).unflatten(-2, scores.shape[-2:]).movedim(-3, 0)
         if want.get("value"):
-            found["value"] = (p.mT @ c.flatten(-2)).unflatten(-1, c.shape[-2:]).movedim(-2, 0)
-        return [found.get(name) for name in names]
+            pulled["value"] = (p.mT @ c.flatten(-2)).unflatten(-1, c.shape[-2:]).movedim(-2, 0)
+        return [pulled.get(name) for name in names]
 
-    return Step(nodes, push, pull)
+    return OpDerivative(nodes, push, pull)
 
 
 @rule("max_pool2d", "max_pool2d_with_indices")
-def _max_pool(call: Call, at: Place, item: int | None) -> Linear | None:
+def _max_pool(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     x = call["self"]
     if x.dim() != 4 or item not in (None, 0):
         return None
-    given = [call.get(key) for key in ("kernel_size", "stride", "padding", "dilation", "ceil_mode")]
-    if item is None:  # in the order of pixels: three times faster on the CPU, conversions included
-        found = aten.max_pool2d_with_indices(x.contiguous(memory_format=torch.channels_last), *given)
-        call.out, places = (one.contiguous() for one in found)
+    options = [call.get(key) for key in ("kernel_size", "stride", "padding", "dilation", "ceil_mode")]
+    if item is None:
+        call.out, indices = cpu.max_pool(x, options)
     else:
-        places = call.out[1]
-    flat, after = places.flatten(-2), places.shape[-2:]
+        indices = call.out[1]
+    flat, after = indices.flatten(-2), indices.shape[-2:]
 
     def push(t: Tensor) -> Tensor:
         return t.flatten(-2).gather(-1, flat.expand(len(t), *flat.shape)).unflatten(-1, after)
 
     def pull(c: Tensor) -> Tensor:
-        found = c.new_zeros(*c.shape[:3], x.shape[2] * x.shape[3])
-        return found.scatter_add_(-1, flat.expand(len(c), *flat.shape), c.flatten(-2)).unflatten(-1, x.shape[2:])
+        whole = c.new_zeros(*c.shape[:3], x.shape[2] * x.shape[3])
+        return whole.scatter_add_(-1, flat.expand(len(c), *flat.shape), c.flatten(-2)).unflatten(-1, x.shape[2:])
 
     return Linear(push, pull)
 
 
 @rule("avg_pool2d", "adaptive_avg_pool2d")
-def _average_pool(call: Call, at: Place, item: int | None) -> Linear | None:
+def _average_pool(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     x = call["self"]
     if x.dim() != 4:
         return None

@@ -6,54 +6,57 @@ import importlib
 import warnings
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
-from sgfi.derivatives.rules.calls import Call, Linear, Place
+from sgfi.derivatives.rules.ops import Argument, Linear, OpCall
 
 _without_forward_mode: set[Any] = set()
-"""Ops that turned out to have no forward-mode rule: found out once, asked no more."""
+"""Ops that turned out to have no forward-mode rule, so that it is tried once only."""
+_forward_mode_lock = Lock()
+"""torch has one level of forward mode for the whole process."""
 
 
-def by_autograd(call: Call, at: Place, item: int | None) -> Linear | None:
+def by_autograd(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     """One op's derivative from autograd, one direction at a time; ``None`` where it passes none."""
 
     def run(value: Tensor) -> Tensor:
-        found = call.run_at(at, value)
-        return found if item is None else found[item]
+        out = call.run_at(argument, value)
+        return out if item is None else out[item]
 
-    leaf = call.at(at).detach().requires_grad_()
+    leaf = call.at(argument).detach().requires_grad_()
     with torch.enable_grad():
         out = run(leaf)
     if not out.requires_grad:
         return None
 
     def pull(c: Tensor) -> Tensor:
-        pulled = [torch.autograd.grad(out, leaf, one, retain_graph=True, materialize_grads=True)[0] for one in c]
+        pulled = [torch.autograd.grad(out, leaf, each, retain_graph=True, materialize_grads=True)[0] for each in c]
         return torch.stack(pulled)
 
     def push(t: Tensor) -> Tensor:
         if call.target not in _without_forward_mode:
             try:
-                return torch.stack([_forward_mode(run, leaf.detach(), one) for one in t])
+                return torch.stack([_forward_mode(run, leaf.detach(), each) for each in t])
             except (NotImplementedError, RuntimeError) as error:
                 if not _lacks_rule(error):
                     raise
                 _without_forward_mode.add(call.target)
-        return torch.stack([_double_backward(out, leaf, one) for one in t])
+        return torch.stack([_double_backward(out, leaf, each) for each in t])
 
     return Linear(push, pull)
 
 
 def _forward_mode(run: Callable[[Tensor], Tensor], point: Tensor, tangent: Tensor) -> Tensor:
     _load_forward_rules()
-    with forward_ad.dual_level():
+    with _forward_mode_lock, forward_ad.dual_level():
         dual = run(forward_ad.make_dual(point, tangent))
-        found = forward_ad.unpack_dual(dual).tangent
-        return torch.zeros_like(dual) if found is None else found
+        pushed = forward_ad.unpack_dual(dual).tangent
+        return torch.zeros_like(dual) if pushed is None else pushed
 
 
 def _double_backward(out: Tensor, leaf: Tensor, tangent: Tensor) -> Tensor:
@@ -68,7 +71,7 @@ def _double_backward(out: Tensor, leaf: Tensor, tangent: Tensor) -> Tensor:
 
 @cache
 def _load_forward_rules() -> None:
-    """torch compiles some forward rules on first use and warns of its own old compiler: not the user's affair."""
+    """torch compiles some forward rules on first use, with a warning about its own compiler that no user can act on."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         importlib.import_module("torch._decomp.decompositions_for_jvp")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from sgfi.derivatives.rules.calls import Call, Linear, Place, Step, pull_all, push_all, rule
+from sgfi.derivatives.rules.ops import Argument, Linear, OpCall, OpDerivative, rule
 
 
 def reduced(cotangent: Tensor, shape: Sequence[int]) -> Tensor:
@@ -30,53 +30,54 @@ def broadcast(tangent: Tensor, shape: Sequence[int]) -> Tensor:
     return lifted.expand(len(tangent), *shape)
 
 
-def back(dim: int, dims: int) -> int:
+def from_end(dim: int, dims: int) -> int:
     """A dimension counted from the end, where the axis of directions does not move it."""
     return dim - dims if dim >= 0 else dim
 
 
-def each(value: Any, count: int) -> list[int]:
-    found = list(value) if isinstance(value, (list, tuple)) else [value]
-    return found * count if len(found) == 1 else found
+def per_axis(option: Any, count: int) -> list[int]:
+    """An option of a convolution that is given for every axis or once for all."""
+    numbers = list(option) if isinstance(option, (list, tuple)) else [option]
+    return numbers * count if len(numbers) == 1 else numbers
 
 
 @rule("view", "_unsafe_view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze")
-def _reshape(call: Call, at: Place, item: int | None) -> Linear:
-    before, after = call.at(at).shape, call.out.shape
+def _reshape(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    before, after = call.at(argument).shape, call.out.shape
     return Linear(lambda t: t.reshape(len(t), *after), lambda c: c.reshape(len(c), *before))
 
 
 @rule("clone", "contiguous", "alias", "to", "_to_copy")
-def _same(call: Call, at: Place, item: int | None) -> Linear:
-    before, after = call.at(at).dtype, call.out.dtype
+def _same(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    before, after = call.at(argument).dtype, call.out.dtype
     return Linear(lambda t: t.to(after), lambda c: c.to(before))
 
 
 @rule("permute", "transpose", "t")
-def _permute(call: Call, at: Place, item: int | None) -> Linear:
-    dims = call.at(at).dim()
+def _permute(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    dims = call.at(argument).dim()
     order = list(range(dims))
     if call.name == "permute":
         order = [dim % dims for dim in call["dims"]]
     elif dims > 1:
-        one, two = (call[key] % dims for key in ("dim0", "dim1")) if call.name == "transpose" else (0, 1)
-        order[one], order[two] = order[two], order[one]
-    back = [order.index(dim) + 1 for dim in range(dims)]
-    return Linear(lambda t: t.permute(0, *(dim + 1 for dim in order)), lambda c: c.permute(0, *back))
+        first, second = (call[key] % dims for key in ("dim0", "dim1")) if call.name == "transpose" else (0, 1)
+        order[first], order[second] = order[second], order[first]
+    inverse = [order.index(dim) + 1 for dim in range(dims)]
+    return Linear(lambda t: t.permute(0, *(dim + 1 for dim in order)), lambda c: c.permute(0, *inverse))
 
 
 @rule("expand")
-def _expand(call: Call, at: Place, item: int | None) -> Linear:
-    before, after = call.at(at).shape, call.out.shape
+def _expand(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    before, after = call.at(argument).shape, call.out.shape
     return Linear(lambda t: broadcast(t, after), lambda c: reduced(c, before))
 
 
 @rule("slice", "select", "narrow")
-def _piece(call: Call, at: Place, item: int | None) -> Linear:
-    shape, dim = call.at(at).shape, back(call["dim"], call.at(at).dim())
+def _piece(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    shape, dim = call.at(argument).shape, from_end(call["dim"], call.at(argument).dim())
 
     def part(whole: Tensor) -> Tensor:
-        return call.run({at[0]: whole, "dim": dim})
+        return call.run({argument[0]: whole, "dim": dim})
 
     def pull(c: Tensor) -> Tensor:
         whole = c.new_zeros(len(c), *shape)
@@ -94,49 +95,48 @@ class Pieces(dict[int, Tensor]):
         return Pieces({**self, **other, **shared})
 
 
-def take_apart(call: Call, active: Callable[[fx.Node], bool]) -> Step | None:
+def split_derivative(call: OpCall, active: Callable[[fx.Node], bool]) -> OpDerivative | None:
     """The derivative of an op whose outputs together are its argument; ``None`` for any other op with several outputs.
 
     It pushes a tangent to a tuple of them, and pulls the cotangents of all outputs at once.
     """
     if call.name not in ("split", "split_with_sizes", "chunk", "unbind"):
         return None
-    x, shapes = call["self"], [one.shape for one in call.out]
-    dim = back(call["dim"], x.dim())
+    x, shapes = call["self"], [piece.shape for piece in call.out]
+    dim = from_end(call["dim"], x.dim())
     join = partial(torch.stack if call.name == "unbind" else torch.cat, dim=dim)
 
     def pull(c: Any, wanted: Sequence[bool]) -> list[Tensor | None]:
-        some = next(iter(c.values()))
-        zero = some.new_zeros(())
-        return [join([c[i] if i in c else zero.expand(len(some), *shape) for i, shape in enumerate(shapes)])]
+        piece = next(iter(c.values()))
+        zero = piece.new_zeros(())
+        return [join([c[i] if i in c else zero.expand(len(piece), *shape) for i, shape in enumerate(shapes)])]
 
-    return Step(tuple(call.places(active).values()), lambda t: call.run({"self": t[0], "dim": dim}), pull)
+    return OpDerivative(tuple(call.arguments(active).values()), lambda t: call.run({"self": t[0], "dim": dim}), pull)
 
 
-def one_of(owner: fx.Node, item: int) -> Step:
+def item_derivative(owner: fx.Node, item: int) -> OpDerivative:
     """One output of an op that takes a tensor apart."""
     push: Callable[[Any], Tensor] = lambda tangents: tangents[0][item]  # noqa: E731
     pull: Callable[[Tensor, Sequence[bool]], Any] = lambda c, wanted: [Pieces({item: c})]  # noqa: E731
-    return Step((owner,), push, pull)
+    return OpDerivative((owner,), push, pull)
 
 
-def passed(owner: fx.Node) -> Step:
+def identity(owner: fx.Node) -> OpDerivative:
     """A tensor as it is."""
-    nothing = Linear(lambda t: t, lambda c: c)
-    return Step((owner,), partial(push_all, [nothing]), partial(pull_all, [nothing]))
+    return OpDerivative.of((owner,), [Linear(lambda t: t, lambda c: c)])
 
 
 @rule("cat", joint=True)
-def _cat(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]) -> Step | None:
+def _cat(call: OpCall, arguments: tuple[Argument, ...], nodes: tuple[fx.Node, ...]) -> OpDerivative | None:
     parts, dims = call["tensors"], call.out.dim()
     if any(part.dim() != dims for part in parts):
         return None
-    dim = back(call.get("dim", 0), dims)
+    dim = from_end(call.get("dim", 0), dims)
     shapes, sizes = [part.shape for part in parts], [part.shape[dim] for part in parts]
     dtype, device = call.out.dtype, call.out.device
 
     def push(tangents: Sequence[Tensor | None]) -> Tensor:
-        given = {at[1]: t for at, t in zip(places, tangents, strict=True) if t is not None}
+        given = {index: t for (_, index), t in zip(arguments, tangents, strict=True) if t is not None}
         count = len(next(iter(given.values())))
         zero = torch.zeros((), dtype=dtype, device=device)
         return torch.cat(
@@ -144,15 +144,15 @@ def _cat(call: Call, places: tuple[Place, ...], nodes: tuple[fx.Node, ...]) -> S
         )
 
     def pull(c: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
-        found = c.split(sizes, dim)
-        return [found[at[1] or 0] if want else None for at, want in zip(places, wanted, strict=True)]
+        pieces = c.split(sizes, dim)
+        return [pieces[index or 0] if want else None for (_, index), want in zip(arguments, wanted, strict=True)]
 
-    return Step(nodes, push, pull)
+    return OpDerivative(nodes, push, pull)
 
 
 @rule("roll")
-def _roll(call: Call, at: Place, item: int | None) -> Linear | None:
-    dims = [back(dim, call.at(at).dim()) for dim in call.get("dims") or ()]
+def _roll(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
+    dims = [from_end(dim, call.at(argument).dim()) for dim in call.get("dims") or ()]
     if not dims:
         return None
     shifts = list(call["shifts"])
@@ -160,7 +160,7 @@ def _roll(call: Call, at: Place, item: int | None) -> Linear | None:
 
 
 @rule("pad", "constant_pad_nd")
-def _pad(call: Call, at: Place, item: int | None) -> Linear | None:
+def _pad(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     if call.get("mode", "constant") != "constant":
         return None
     sides = list(call["pad"])
@@ -169,19 +169,19 @@ def _pad(call: Call, at: Place, item: int | None) -> Linear | None:
 
 
 @rule("masked_fill")
-def _masked(call: Call, at: Place, item: int | None) -> Linear | None:
+def _masked(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     mask = call["mask"]
-    if at[0] != "self" or call.at(at).shape != call.out.shape:
+    if argument[0] != "self" or call.at(argument).shape != call.out.shape:
         return None
     return Linear(lambda t: t.masked_fill(mask, 0), lambda c: c.masked_fill(mask, 0))
 
 
 @rule("mean", "sum")
-def _total(call: Call, at: Place, item: int | None) -> Linear:
-    shape = call.at(at).shape
+def _total(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    shape = call.at(argument).shape
     chosen = call.get("dim")
     chosen = [chosen] if isinstance(chosen, int) else list(chosen or range(len(shape)))
-    dims = [back(dim, len(shape)) for dim in chosen]
+    dims = [from_end(dim, len(shape)) for dim in chosen]
     kept = [1 if i - len(shape) in dims else size for i, size in enumerate(shape)]
     after = call.out.shape
     weight = 1 / math.prod(shape[dim] for dim in dims) if call.name == "mean" else 1.0

@@ -1,0 +1,147 @@
+"""One op of the graph with what it reads, its derivative, and the registry of rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx
+
+aten = torch.ops.aten
+Argument = tuple[str, int | None]
+"""An argument by its name in the op's schema; with an index where the argument is a list of tensors."""
+
+
+class Linear(NamedTuple):
+    """The derivative with respect to one argument. Law: ``<push t, c> = <t, pull c>``."""
+
+    push: Callable[[Tensor], Tensor]
+    """(Q, *argument shape) -> (Q, *output shape)."""
+    pull: Callable[[Tensor], Tensor]
+
+
+class OpDerivative(NamedTuple):
+    """The derivative of one op: linear in each of the ``inputs`` it reads."""
+
+    inputs: tuple[fx.Node, ...]
+    push: Callable[[Sequence[Tensor | None]], Tensor | None]
+    """A tangent (or None for zero) for each input -> the output's."""
+    pull: Callable[[Tensor, Sequence[bool]], Sequence[Tensor | None]]
+    """The output's cotangent, and which inputs want theirs -> a cotangent for each input."""
+
+    @classmethod
+    def of(cls, inputs: tuple[fx.Node, ...], linears: Sequence[Linear | None]) -> OpDerivative:
+        """From the derivative with respect to each input; ``None`` where it is zero."""
+
+        def push(tangents: Sequence[Tensor | None]) -> Tensor | None:
+            total: Tensor | None = None
+            for linear, tangent in zip(linears, tangents, strict=True):
+                if linear is not None and tangent is not None:
+                    pushed = linear.push(tangent)
+                    total = pushed if total is None else total + pushed
+            return total
+
+        def pull(cotangent: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+            return [
+                linear.pull(cotangent) if linear is not None and want else None
+                for linear, want in zip(linears, wanted, strict=True)
+            ]
+
+        return cls(inputs, push, pull)
+
+
+class OpCall:
+    """One op of the graph with the values it reads, some of them ``replaced``; ``out`` is computed on first use."""
+
+    def __init__(
+        self, node: fx.Node, values: Callable[[Any], Any], replaced: Mapping[str, Any] = MappingProxyType({})
+    ) -> None:
+        self.node, self.target = node, node.target
+        schema = getattr(node.target, "_schema", None)
+        declared = schema.arguments if schema else []
+        names = [argument.name for argument in declared] or [str(index) for index in range(len(node.args))]
+        self._nodes = dict(zip(names, node.args, strict=False)) | node.kwargs
+        self._keyword_only = [argument.name for argument in declared if argument.kwarg_only]
+        defaults = {argument.name: argument.default_value for argument in declared if argument.has_default_value()}
+        self._values = {
+            name: values(self._nodes[name]) if name in self._nodes else defaults[name]
+            for name in dict.fromkeys([*names, *node.kwargs])
+            if name in self._nodes or name in defaults
+        }
+        self._values.update(replaced)
+        self._out: Any = None
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.target, "_opname", getattr(self.target, "__name__", self.target)))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._values.get(name, default)
+
+    def at(self, argument: Argument) -> Tensor:
+        name, index = argument
+        return self._values[name] if index is None else self._values[name][index]
+
+    def arguments(self, active: Callable[[fx.Node], bool]) -> dict[Argument, fx.Node]:
+        """Through which arguments the op reads tensors that the derivative passes through."""
+        reads: dict[Argument, fx.Node] = {}
+        for name, arg in self._nodes.items():
+            entries = enumerate(arg) if isinstance(arg, (list, tuple)) else [(None, arg)]
+            reads |= {(name, i): entry for i, entry in entries if isinstance(entry, fx.Node) and active(entry)}
+        return reads
+
+    @property
+    def out(self) -> Any:
+        if self._out is None:
+            self._out = self.run({})
+        return self._out
+
+    @out.setter
+    def out(self, out: Any) -> None:
+        """Set by a rule whose kernel returns the output along with what the derivative needs."""
+        self._out = out
+
+    def run(self, changed: Mapping[str, Any]) -> Any:
+        values = {**self._values, **changed}
+        keywords = {name: values.pop(name) for name in self._keyword_only if name in values}
+        return self.target(*values.values(), **keywords)  # type: ignore[operator]
+
+    def run_at(self, argument: Argument, value: Tensor) -> Any:
+        name, index = argument
+        if index is None:
+            return self.run({name: value})
+        entries = list(self._values[name])
+        entries[index] = value
+        return self.run({name: entries})
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One op's derivative: ``of(call, argument, item)`` for one argument, or ``joint(call, arguments, nodes)`` for all.
+
+    ``item`` is the index of the output that is meant, for an op with several. ``None`` leaves the case to autograd.
+    """
+
+    of: Callable[[OpCall, Argument, int | None], Linear | None] | None = None
+    joint: Callable[[OpCall, tuple[Argument, ...], tuple[fx.Node, ...]], OpDerivative | None] | None = None
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str, joint: bool = False) -> Callable:
+    """Register a rule for ops by their name without overload."""
+
+    def register(function: Callable) -> Callable:
+        for name in names:
+            assert name not in RULES, f"two rules for {name}"
+            RULES[name] = Rule(joint=function) if joint else Rule(of=function)
+        return function
+
+    return register

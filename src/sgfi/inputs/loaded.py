@@ -1,0 +1,48 @@
+"""A model with what is needed to feed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from sgfi.inputs.preprocessing import Preprocessing
+
+Provenance = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A frozen model in evaluation mode with what is needed to feed it."""
+
+    spec: str
+    model: nn.Module
+    preprocessing: Preprocessing | None = None
+    """None for models that do not take images."""
+    input_shape: tuple[int, ...] = ()
+    """Shape of one input, no batch axis."""
+    weights: str = "pretrained"
+    strict: bool = True
+    tokenizer: Any = None
+    embed: Callable[[torch.Tensor], torch.Tensor] | None = field(default=None, repr=False)
+    """Token ids (B, L) -> embeddings (B, L, D), for text models."""
+
+    @property
+    def example(self) -> torch.Tensor:
+        """(2, *input_shape): any finite input will do for capture; batch 2, so that no axis of length one is baked
+        in."""
+        generator = torch.Generator().manual_seed(0)
+        dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+        return torch.randn(2, *self.input_shape, generator=generator).to(dtype)
+
+    @property
+    def provenance(self) -> Provenance:
+        """What a manifest needs to build this model again."""
+        record: Provenance = {"spec": self.spec, "weights": self.weights, "strict": self.strict}
+        record["input_shape"] = list(self.input_shape)
+        if self.preprocessing is not None:
+            record["preprocessing"] = self.preprocessing.as_dict()
+        return record
