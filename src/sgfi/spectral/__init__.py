@@ -2,7 +2,7 @@
 
 from sgfi.spectral.basis import Basis
 from sgfi.spectral.devices import wide
-from sgfi.spectral.moments import Moments
+from sgfi.spectral.moments import Moments, MomentShape
 from sgfi.spectral.operators import Operator, Solution, operator_named
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.prior import Prior, Samples
@@ -14,6 +14,7 @@ __all__ = [
     "PRECISIONS",
     "Basis",
     "Layout",
+    "MomentShape",
     "Moments",
     "Operator",
     "Packed",
