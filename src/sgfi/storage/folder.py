@@ -27,6 +27,7 @@ from sgfi.boundaries import Boundary, Plan, plan
 from sgfi.errors import SgfiError, StoreError
 from sgfi.graph import TensorGraph, capture
 from sgfi.inversion import MapFamily
+from sgfi.inversion.family import FORMER_CHILDREN
 from sgfi.spectral import PRECISIONS, Layout, Packed, WienerMap
 
 FORMAT = 1
@@ -128,16 +129,18 @@ def load(
         verify_files(path, manifest)
     restored = _replan(graph, manifest["plan"], path, manifest)
     stored = StoredMaps({name: path / entry["file"] for name, entry in manifest["files"].items()}, restored)
+    children = manifest["calibration"]["children"]
     return MapFamily(
         plan=restored,
         maps=stored if stream else dict(stored),
         ridge=manifest["calibration"]["ridge"],
-        children=manifest["calibration"]["children"],
+        children=FORMER_CHILDREN.get(children, children),
         samples=manifest["calibration"]["samples"],
         fingerprint=manifest["model"]["fingerprint"],
         forced=force,
         diagnostics=manifest["calibration"]["diagnostics"],
         provenance=manifest["provenance"],
+        settings=manifest["calibration"].get("settings", {}),
         precision=manifest.get("precision", "full"),
     )
 
@@ -310,6 +313,7 @@ def _manifest(family: MapFamily, files: Mapping[str, dict], precision: str = "fu
             "ridge": family.ridge,
             "children": family.children,
             "stages": family.stages,
+            "settings": dict(family.settings),
             "samples": family.samples,
             "diagnostics": dict(family.diagnostics),
         },
