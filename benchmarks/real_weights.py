@@ -1,4 +1,4 @@
-"""Pixel cosine of a real network at its deepest target: the paper's calibration, online children, honest children."""
+"""Pixel cosine of a real network at its deepest target: the paper's calibration, online and cross-fitted children."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sgfi.evaluation.metrics import pixel_cosine
 MODES: dict[str, dict] = {
     "paper": {"children": "true", "ridge": 0.01, "stages": 2},
     "online": {"children": "online", "ridge": 0.01, "stages": 2},
-    "honest": {"children": "honest", "ridge": "auto", "stages": "auto"},
+    "cross-fitted": {"children": "cross-fitted", "ridge": "auto", "stages": "auto"},
 }
 
 

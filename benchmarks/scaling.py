@@ -13,8 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import sgfi
 from benchmarks.common import parser, table, write
 from sgfi.calibration.memory import as_bytes, readable
-from sgfi.calibration.schedule import Job
-from sgfi.spectral import Moments
+from sgfi.calibration.schedule import MemoryPlan
+from sgfi.calibration.settings import FitSettings
+from sgfi.spectral import Moments, MomentShape
 from sgfi.spectral.quantise import Layout
 
 DERIVATIVES = 5
@@ -61,7 +62,7 @@ def costs(plan: sgfi.Plan) -> list[dict[str, Any]]:
                 "bins": count,
                 "map_bytes": numbers * dtype.itemsize,
                 "int8_bytes": planes * channels * (channels + 1),
-                "moment_bytes": Moments.size(count, channels, dtype),
+                "moment_bytes": count * MomentShape(channels).numbers() * dtype.itemsize,
                 "moment_flops_per_image": 2 * product * numbers,
                 "solve_flops": product * SOLVE * count * channels**3,
             }
@@ -71,13 +72,6 @@ def costs(plan: sgfi.Plan) -> list[dict[str, Any]]:
 
 def total(rows: list[dict[str, Any]], key: str) -> float:
     return sum(row[key] for row in rows)
-
-
-class _NoData:
-    """In place of batches: the scheduler asks for none."""
-
-    sizes: tuple[int, ...] = ()
-    samples = 0
 
 
 def carried(name: str, given: Any) -> dict[str, Any]:
@@ -149,12 +143,12 @@ def counted(plan: sgfi.Plan, x: torch.Tensor) -> tuple[float, int]:
 
 def passes(plan: sgfi.Plan, room: int) -> dict[str, Any]:
     """How the scheduler would go over the data within a memory bound."""
-    job = Job(plan, _NoData(), 0.01, "true", 2, int(room))  # type: ignore[arg-type]
-    waves = job.waves(list(reversed(plan.fitted)))
-    turns = [max(len(job.chunks(name)) for name in wave) for wave in waves]
-    online = 1 + 2 * sum(len(job.chunks(name)) for name in plan.fitted)
-    repeats = sum(turn * len(wave) for turn, wave in zip(turns, waves, strict=True)) / len(plan.fitted)
-    return {"waves": [len(wave) for wave in waves], "turns": turns, "repeats": repeats, "online": online}
+    memory = MemoryPlan.within(plan, FitSettings(), samples=0, budget=int(room))
+    rounds = memory.rounds(())
+    turns = [max(len(memory.chunks(name)) for name in names) for names in rounds]
+    online = MemoryPlan.within(plan, FitSettings(children="online"), samples=0, budget=int(room)).passes(())
+    repeats = sum(turn * len(names) for turn, names in zip(turns, rounds, strict=True)) / len(plan.fitted)
+    return {"waves": [len(names) for names in rounds], "turns": turns, "repeats": repeats, "online": online}
 
 
 def checked() -> dict[str, float]:

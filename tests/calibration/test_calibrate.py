@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,9 +16,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import sgfi
-import sgfi.calibration as calibration
-from sgfi.calibration.schedule import Job
-from sgfi.calibration.spill import Carry
+from sgfi.calibration import passes as fitting
+from sgfi.calibration.calibrate import fit
+from sgfi.calibration.schedule import MemoryPlan
+from sgfi.calibration.settings import FitSettings
+from sgfi.calibration.spill import SpillBuffer
 from sgfi.derivatives import LocalMap
 from sgfi.errors import CalibrationError, SgfiError, StoreError
 from tests.analytic import tiny
@@ -40,8 +44,8 @@ def batches(name: str = "chain", sizes: tuple[int, ...] = (3, 1, 4)) -> list[Ten
     return list(tiny(name).inputs(sum(sizes)).split(list(sizes)))
 
 
-def calibrate(found: sgfi.Plan, data: Any, **more: Any) -> sgfi.MapFamily:
-    return sgfi.calibrate(found, data, **{"progress": False} | more)
+def calibrate(planned: sgfi.Plan, data: Any, **more: Any) -> sgfi.MapFamily:
+    return sgfi.calibrate(planned, data, **{"progress": False} | more)
 
 
 @cache
@@ -90,21 +94,20 @@ def test_any_batch_split_gives_the_same_maps(children: str) -> None:
 def test_a_small_budget_means_more_passes_and_the_same_maps(
     children: str, operator: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = plan(operator=operator)
-    expected = calibrate(found, batches(), children=children)
-    job = Job(found, calibration.Batches(found, batches()), 0.01, children, 2, 1)
-    least = max(job.held(name) + job.moment_bytes(name, 1) for name in found.fitted)
+    planned = plan(operator=operator)
+    expected = calibrate(planned, batches(), children=children)
+    smallest = MemoryPlan.within(planned, FitSettings(children=children), 8, budget=1)
+    least = max(smallest.held(name) + smallest.moment_bytes(name, 1) for name in planned.fitted)
     passes: list[dict] = []
-    real = calibration._pass
+    real = fitting.accumulate
     monkeypatch.setattr(
-        calibration, "_pass", lambda job, active, *a: passes.append(dict(active)) or real(job, active, *a)
+        fitting, "accumulate", lambda run, active, *a: passes.append(dict(active)) or real(run, active, *a)
     )
-    agree(calibrate(found, batches(), children=children, memory=least), expected)
-    assert len(passes) > 2 * len(found.fitted), "bins had to be fitted in several passes"
-    for name in found.fitted:
-        done = sorted((part for one in passes for node, part in one.items() if node == name), key=lambda r: r.start)
-        covered = [group for part in done for group in part]
-        assert sorted(covered) == sorted(2 * list(range(found.boundary[name].partition.count)))
+    agree(calibrate(planned, batches(), children=children, memory=least), expected)
+    assert len(passes) > 2 * len(planned.fitted), "bins had to be fitted in several passes"
+    for name in planned.fitted:
+        covered = [group for active in passes for group in active.get(name, ())]
+        assert sorted(covered) == sorted(2 * list(range(planned.boundary[name].partition.count)))
 
 
 @pytest.mark.parametrize("stages", [2, 3])
@@ -112,14 +115,14 @@ def test_first_sources_that_fit_are_pulled_back_once(stages: int, monkeypatch: p
     pulls: list[object] = []
     real = LocalMap.vjp
     monkeypatch.setattr(LocalMap, "vjp", lambda local, seeds: pulls.append(local) or real(local, seeds))
-    found, expected, counts = plan("residual"), reference("residual", stages=stages), []
+    planned, expected, counts = plan("residual"), reference("residual", stages=stages), []
     pulls.clear()
     for room in (0, 10**9):
-        monkeypatch.setattr(Job, "left", lambda job, waves, room=room: room)
-        agree(calibrate(found, batches("residual"), stages=stages), expected, exactly=True)
+        monkeypatch.setattr(MemoryPlan, "left", lambda memory, rounds, room=room: room)
+        agree(calibrate(planned, batches("residual"), stages=stages), expected, exactly=True)
         counts.append(len(pulls))
         pulls.clear()
-    each = 3 * len(found.fitted)  # three batches
+    each = 3 * len(planned.fitted)  # three batches
     assert counts == [each * sum(range(1, stages + 1)), each * (1 + sum(range(1, stages)))]
 
 
@@ -130,13 +133,13 @@ def test_a_budget_that_cannot_do_names_the_node_and_the_least() -> None:
         calibrate(plan(), batches(), memory="much")
 
 
-def test_states_carried_on_disk_give_identical_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_spilled_states_give_identical_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     spilled = []
-    put = Carry.put
-    monkeypatch.setattr(Job, "spare", lambda self: 0)
+    put = SpillBuffer.put
+    monkeypatch.setattr(MemoryPlan, "spare", lambda self: 0)
     monkeypatch.setattr(
-        Carry, "put", lambda self, *a: put(self, *a) or spilled.append(len(list(tmp_path.rglob("*.s*"))))
+        SpillBuffer, "put", lambda self, *a: put(self, *a) or spilled.append(len(list(tmp_path.rglob("*.s*"))))
     )
     agree(calibrate(plan(), batches(), children="online"), reference(children="online"), exactly=True)
     assert max(spilled) > 0 and not list(tmp_path.iterdir())
@@ -146,9 +149,10 @@ def test_states_carried_on_disk_give_identical_maps(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_a_caller_s_gradient_mode_does_not_matter(mode: type, children: str) -> None:
     with mode():
-        found = calibrate(plan(), [x.clone() for x in batches()], children=children)
-    agree(found, reference(children=children), exactly=True)
-    assert not any(w.is_inference() for maps in found.maps.values() for one in maps for w in one.weights.values())
+        family = calibrate(plan(), [x.clone() for x in batches()], children=children)
+    agree(family, reference(children=children), exactly=True)
+    weights = [w for maps in family.maps.values() for wiener in maps for w in wiener.weights.values()]
+    assert not any(weight.is_inference() for weight in weights)
 
 
 @pytest.mark.parametrize("children", CHILDREN)
@@ -158,42 +162,77 @@ def test_loaders_and_tuples_count_by_their_first_element(children: str) -> None:
     agree(calibrate(plan(), loader, children=children), reference(children=children))
 
 
-def test_what_the_family_tells() -> None:
-    told = calibrate(plan(), batches(), ridge=0.2, stages=3, provenance={"seed": 7})
-    assert (told.ridge, told.children, told.samples, told.stages) == (0.2, "true", 8, 3)
-    assert told.provenance == {"seed": 7} and told.target == "conv3"
+def test_what_the_family_records() -> None:
+    family = calibrate(plan(), batches(), ridge=0.2, stages=3, provenance={"seed": 7})
+    assert (family.ridge, family.children, family.samples, family.stages) == (0.2, "true", 8, 3)
+    assert family.provenance == {"seed": 7} and family.target == "conv3"
     for name in plan().fitted:
-        assert len(told.diagnostics[name]) == 3
-        for one in told.diagnostics[name]:
+        assert len(family.diagnostics[name]) == 3
+        for record in family.diagnostics[name]:
             basis = plan().boundary[name].basis
-            assert one["ridge"] == pytest.approx(0.2 * one["source_energy"] / (basis.bins * basis.channels))
-    assert "3 nodes" in repr(told) and "8 samples" in repr(told) and told.bytes > 0
+            assert record["ridge"] == pytest.approx(0.2 * record["source_energy"] / (basis.bins * basis.channels))
+    assert "3 nodes" in repr(family) and "8 samples" in repr(family) and family.bytes > 0
+
+
+@pytest.mark.parametrize("children", CHILDREN)
+def test_another_seed_goes_through_the_same_fit(children: str) -> None:
+    """Twice the seed halves the first map; the correction reads no seed."""
+    doubled = FitSettings(children=children, seed=lambda state, boundary: 2 * state / boundary.channels)
+    family, expected = fit(doubled, plan(), batches(), progress=False), reference(children=children)
+    for name in plan().fitted:
+        halved, same = ([wiener.weights["gain"] for wiener in each.maps[name]] for each in (family, expected))
+        torch.testing.assert_close(2 * halved[0], same[0])
+        torch.testing.assert_close(halved[1], same[1])
+
+
+def test_a_checkpoint_tells_seeds_apart(tmp_path: Path) -> None:
+    calibrate(plan(), batches(), checkpoint=tmp_path / "maps")
+    other = FitSettings(seed=lambda state, boundary: state)
+    with pytest.raises(StoreError, match="another model, plan, data or setting"):
+        fit(other, plan(), batches(), checkpoint=tmp_path / "maps", progress=False)
+
+
+def test_unknown_keywords_are_named() -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'checkpiont'.*'checkpoint'"):
+        calibrate(plan(), batches(), checkpiont="maps")
+    known = inspect.signature(sgfi.calibrate).parameters
+    assert list(known) == [
+        *("plan", "batches", "ridge", "children", "preset", "stages"),
+        *("memory", "checkpoint", "progress", "provenance", "distributed"),
+    ]
 
 
 # ------------------------------------------------------------------- interruption
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes that are fitted from now on."""
+    module, fitted = sys.modules["sgfi.calibration.calibrate"], []
+    real = module.fit_nodes
+    monkeypatch.setattr(module, "fit_nodes", lambda run, names, *a: fitted.extend(names) or real(run, names, *a))
+    return fitted
+
+
 @pytest.mark.parametrize("children", CHILDREN)
 @pytest.mark.parametrize("error", [RuntimeError("the disk went away"), KeyboardInterrupt()])
-def test_an_interrupted_calibration_goes_on_to_identical_maps(
+def test_an_interrupted_calibration_resumes_to_identical_maps(
     children: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    found, data, folder = plan(), batches(), tmp_path / "maps"
-    monkeypatch.setattr(Job, "waves", lambda job, names: [[name] for name in names])
-    expected = calibrate(found, data, children=children)
+    planned, data, folder = plan(), batches(), tmp_path / "maps"
+    monkeypatch.setattr(MemoryPlan, "packed", lambda memory, names: [[name] for name in names])
+    expected = calibrate(planned, data, children=children)
     passes = 1 + (children == "online") + 2  # the first reading, starting states, both stages of the deepest node
     with pytest.raises(type(error)):
-        calibrate(found, Fragile(data, passes * len(data) + 2, error), children=children, checkpoint=folder)
+        calibrate(planned, Fragile(data, passes * len(data) + 2, error), children=children, checkpoint=folder)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["maps"], "nothing but the checkpoint is left"
     kept = sorted(folder.glob("*.safetensors"))
     assert len(kept) == 1 and not list(folder.glob("*.part")) and not (folder / "manifest.json").exists()
     with pytest.raises(StoreError, match="unfinished"):
         sgfi.load(folder, tiny("chain"))
 
-    stamp, fitted, real = kept[0].stat().st_mtime_ns, [], calibration._fit
-    monkeypatch.setattr(calibration, "_fit", lambda job, wave, *a: fitted.extend(wave) or real(job, wave, *a))
-    resumed = calibrate(found, data, children=children, checkpoint=folder)
+    stamp, fitted = kept[0].stat().st_mtime_ns, counted(monkeypatch)
+    resumed = calibrate(planned, data, children=children, checkpoint=folder)
     assert fitted == ["act1", "input"], "the finished node is not fitted again"
     assert kept[0].stat().st_mtime_ns == stamp
     agree(resumed, expected, exactly=True)
@@ -203,7 +242,7 @@ def test_an_interrupted_calibration_goes_on_to_identical_maps(
     agree(loaded, expected, exactly=True)
     assert not (folder / "calibration.json").exists()
     fitted.clear()
-    agree(calibrate(found, data, children=children, checkpoint=folder), expected, exactly=True)
+    agree(calibrate(planned, data, children=children, checkpoint=folder), expected, exactly=True)
     assert not fitted, "a finished calibration is only read"
 
 
@@ -216,8 +255,7 @@ def test_a_damaged_node_of_a_checkpoint_is_fitted_again(
     agree(calibrate(plan(), batches(), children=children, checkpoint=folder), expected, exactly=True)
     (folder / "001_act1.safetensors").unlink()  # a new file: nobody may cut one that is still mapped
     (folder / "001_act1.safetensors").write_bytes(b"\0" * 100)
-    fitted, real = [], calibration._fit
-    monkeypatch.setattr(calibration, "_fit", lambda job, wave, *a: fitted.extend(wave) or real(job, wave, *a))
+    fitted = counted(monkeypatch)
     agree(calibrate(plan(), batches(), children=children, checkpoint=folder), expected, exactly=True)
     assert fitted == (["act1"] if children == "true" else ["act1", "input"])
     agree(sgfi.load(folder, tiny("chain")), expected, exactly=True)
@@ -232,11 +270,11 @@ def test_a_checkpoint_of_another_job_is_refused(tmp_path: Path) -> None:
         {"children": "online"},
         {"stages": 3},
         {"data": [x.flip(-1) for x in data]},
-        {"found": plan(operator="diagonal")},
+        {"planned": plan(operator="diagonal")},
     ):
-        asked = {"found": plan(), "data": data} | other
+        job = {"planned": plan(), "data": data} | other
         with pytest.raises(StoreError, match="another model, plan, data or setting"):
-            calibrate(asked.pop("found"), asked.pop("data"), checkpoint=tmp_path / "maps", **asked)
+            calibrate(checkpoint=tmp_path / "maps", **job)
     assert before == {file.name: file.read_bytes() for file in (tmp_path / "maps").iterdir()}
     calibrate(plan(), data, checkpoint=tmp_path / "maps", memory="1GiB")  # memory does not change the job
 
@@ -285,7 +323,7 @@ def test_batches_must_be_readable_again() -> None:
             calibrate(plan(), wrong)
 
 
-def test_a_hidden_one_shot_is_found_on_the_second_pass() -> None:
+def test_a_hidden_one_shot_is_noticed_on_the_second_pass() -> None:
     class Once:
         def __init__(self) -> None:
             self.rest = iter(batches())
@@ -345,16 +383,16 @@ def bad_data() -> dict[str, tuple[Any, str]]:
 
 @pytest.mark.parametrize("kind", bad_data())
 def test_unusable_data(kind: str) -> None:
-    data, told = bad_data()[kind]
-    with pytest.raises(CalibrationError, match=told):
+    data, message = bad_data()[kind]
+    with pytest.raises(CalibrationError, match=message):
         calibrate(plan(), data)
 
 
 def test_double_inputs_for_a_single_precision_model() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).eval()
-    found = sgfi.plan(sgfi.capture(model, torch.randn(2, 3)), target="2", boundaries=["0"])
+    planned = sgfi.plan(sgfi.capture(model, torch.randn(2, 3)), target="2", boundaries=["0"])
     with pytest.raises(CalibrationError, match="float64"):
-        calibrate(found, [torch.randn(4, 3, dtype=torch.float64)])
+        calibrate(planned, [torch.randn(4, 3, dtype=torch.float64)])
 
 
 class Overflow(nn.Module):
@@ -371,43 +409,43 @@ class Overflow(nn.Module):
 @pytest.mark.parametrize("children", CHILDREN)
 def test_non_finite_activations_stop_with_the_node_s_name(children: str) -> None:
     model = Overflow().eval()
-    found = sgfi.plan(sgfi.capture(model, torch.randn(2, 3)), target="last", boundaries=["first", "middle"])
+    planned = sgfi.plan(sgfi.capture(model, torch.randn(2, 3)), target="last", boundaries=["first", "middle"])
     with pytest.raises(CalibrationError, match="'middle' in batch 1"):
-        calibrate(found, [torch.randn(4, 3), 1e4 * torch.randn(4, 3)], children=children)
+        calibrate(planned, [torch.randn(4, 3), 1e4 * torch.randn(4, 3)], children=children)
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ({"ridge": 0}, "ridge"),
         ({"ridge": -0.1}, "ridge"),
         ({"ridge": float("nan")}, "ridge"),
         ({"ridge": float("inf")}, "ridge"),
         ({"ridge": "0.01"}, "ridge"),
-        ({"ridge": None}, "ridge"),
         ({"children": "repaired"}, "children"),
         ({"stages": 0}, "stage"),
         ({"stages": 1.5}, "stage"),
         ({"stages": True}, "stage"),
+        ({"preset": "alinged"}, r"\['paper', 'aligned'\]; got 'alinged'. Did you mean 'aligned'"),
     ],
 )
-def test_wrong_settings(setting: dict, told: str) -> None:
-    with pytest.raises(CalibrationError, match=told):
+def test_wrong_settings(setting: dict, message: str) -> None:
+    with pytest.raises(CalibrationError, match=message):
         calibrate(plan(), batches(), **setting)
 
 
 def test_a_ridge_too_small_to_solve_with_is_told_not_raised_by_the_solver() -> None:
     model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 2)).eval()
-    found = sgfi.plan(sgfi.capture(model, torch.randn(2, 6)), target="2", boundaries=["0"])
+    planned = sgfi.plan(sgfi.capture(model, torch.randn(2, 6)), target="2", boundaries=["0"])
     with pytest.raises(SgfiError, match=r"ridge"):
-        calibrate(found, [torch.randn(4, 6)], ridge=1e-30)
+        calibrate(planned, [torch.randn(4, 6)], ridge=1e-30)
 
 
 def test_maps_belong_to_the_weights_they_were_fitted_on(tmp_path: Path) -> None:
     """Training on after calibration must not pass the maps off as fitted on the new weights."""
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).eval()
-    found = sgfi.plan(sgfi.capture(model, torch.randn(2, 3)), target="2", boundaries=["0"])
-    family = calibrate(found, [torch.randn(6, 3)])
+    planned = sgfi.plan(sgfi.capture(model, torch.randn(2, 3)), target="2", boundaries=["0"])
+    family = calibrate(planned, [torch.randn(6, 3)])
     with torch.no_grad():
         model[0].weight += 1
     sgfi.save(family, tmp_path / "maps")

@@ -39,7 +39,7 @@ def test_no_energy_after_the_last_queried_position(name: str, stage: str) -> Non
     x = tiny("two layers").inputs(3, seed=2)
     asked = [sgfi.Query(coords=[p]) for p in range(LENGTH)] + [sgfi.Query(coords=[0, 2], channels=[1, 4])]
     for query, found in zip(asked, sgfi.sweep(fitted(name), x, asked, stage=stage), strict=True):
-        last = max(query.coords)
+        (last,) = max(query.coords)
         for state in found.states.values():
             assert torch.equal(state[:, last + 1 :], torch.zeros_like(state[:, last + 1 :]))
         assert energy(found.value)[last] > 0
@@ -70,9 +70,9 @@ def test_a_query_without_coordinates_is_one_of_all_of_them() -> None:
     torch.testing.assert_close(sgfi.invert(fitted("kernel"), x, coords=list(range(LENGTH))).value, whole)
 
 
-@pytest.mark.parametrize("children", ["honest", "true"])
+@pytest.mark.parametrize("children", ["cross-fitted", "true"])
 def test_every_way_to_fit(children: str) -> None:
-    ridge = "auto" if children == "honest" else 0.01
+    ridge = "auto" if children == "cross-fitted" else 0.01
     x = tiny("two layers").inputs(2, seed=2)
     found = sgfi.invert(fitted("kernel", children, ridge), x, coords=[1]).value
     assert torch.isfinite(found).all() and not found[:, 2:].any() and found[:, :2].all()

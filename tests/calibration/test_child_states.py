@@ -1,8 +1,9 @@
-"""Honest children: states no map has seen, stages that stop, resumption, and the laws that must not change."""
+"""Cross-fitted children: states no map has seen, stages that stop, resumption, and the laws that must not change."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 import sgfi
-from sgfi.calibration.schedule import Job
+from sgfi.calibration.schedule import MemoryPlan
 from sgfi.errors import CalibrationError
 
-BEST = {"children": "honest", "ridge": "auto", "stages": "auto"}
+BEST = {"children": "cross-fitted", "ridge": "auto", "stages": "auto"}
 
 
 class Net(nn.Module):
@@ -41,33 +42,33 @@ def weights(family: sgfi.MapFamily) -> list[Tensor]:
 
 
 def test_a_carried_state_comes_from_maps_that_did_not_see_its_sample() -> None:
-    """The honest error of the deepest node equals refitting without each sample in turn."""
+    """The leave-one-out error of the deepest node equals refitting without each sample in turn."""
     plan, batches = setup(9)
-    family = sgfi.calibrate(plan, batches, children="honest", ridge=0.1, stages=1, progress=False)
+    family = sgfi.calibrate(plan, batches, children="cross-fitted", ridge=0.1, stages=1, progress=False)
     x = torch.cat(batches)
     everything = sgfi.calibrate(plan, [x], ridge=0.1, stages=1, progress=False)
     shift = everything.diagnostics["two"][0]["ridge"]
     left = 0.0
     (state,) = plan.graph.program(("input",), ("two",))(x)
-    for place in range(len(x)):
-        rest = torch.cat([x[:place], x[place + 1 :]])
+    for index in range(len(x)):
+        rest = torch.cat([x[:index], x[index + 1 :]])
         # The same absolute shift: the mean over one sample fewer weighs each of them more.
         relative = sgfi.calibrate(plan, [rest], ridge=1.0, stages=1, progress=False).diagnostics["two"][0]["ridge"]
         refit = sgfi.calibrate(plan, [rest], ridge=shift * len(x) / len(rest) / relative, stages=1, progress=False)
-        found = sgfi.invert(refit, x[place : place + 1], stage="first").states["two"]
-        left += float((found - state[place]).square().sum())
+        estimate = sgfi.invert(refit, x[index : index + 1], stage="first").states["two"]
+        left += float((estimate - state[index]).square().sum())
     assert family.diagnostics["two"][0]["missed_after"] == pytest.approx(left / len(x), rel=1e-6)
 
 
-def test_stages_go_on_while_the_honest_error_falls_and_then_stop() -> None:
+def test_stages_go_on_while_the_held_out_error_falls_and_then_stop() -> None:
     plan, batches = setup()
     family = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
     every = sgfi.calibrate(plan, batches, progress=False, **{**BEST, "stages": 8})  # type: ignore[arg-type]
     assert family.stages > 1, "some node gains from a correction"
     assert sum(map(len, family.maps.values())) < sum(map(len, every.maps.values()))
-    for name, told in family.diagnostics.items():
-        assert len(told) == len(family.maps[name])
-        for before, after in itertools.pairwise(told):
+    for name, records in family.diagnostics.items():
+        assert len(records) == len(family.maps[name])
+        for before, after in itertools.pairwise(records):
             assert after["missed_after"] < 0.999 * after["missed_before"]
             assert after["missed_before"] == pytest.approx(before["missed_after"], rel=1e-9)
 
@@ -89,13 +90,13 @@ def test_what_stages_are_chosen_on_is_in_no_fit(size: int, ridge: float | str) -
         assert family.diagnostics[name][-1]["missed_after"] == pytest.approx(float(left), rel=1e-6)
 
 
-@pytest.mark.parametrize("children", ["online", "honest"])
+@pytest.mark.parametrize("children", ["online", "cross-fitted"])
 def test_samples_say_the_same_as_their_moments(children: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer samples than channels: no moments are kept, and the maps are the same."""
     plan, batches = setup(4)
     options = {"ridge": "auto", "children": children, "progress": False}
     few = sgfi.calibrate(plan, batches, **options)
-    monkeypatch.setattr(Job, "few", lambda job, name: False)
+    monkeypatch.setattr(MemoryPlan, "few", lambda memory, name: False)
     for one, two in zip(weights(few), weights(sgfi.calibrate(plan, batches, **options)), strict=True):
         torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
 
@@ -106,7 +107,7 @@ def test_too_few_samples_to_hold_any_out() -> None:
         sgfi.calibrate(plan, [batches[0]], children="online", stages="auto", progress=False)
 
 
-@pytest.mark.parametrize("children", ["online", "honest"])
+@pytest.mark.parametrize("children", ["online", "cross-fitted"])
 def test_zero_and_linearity_hold_for_the_best_settings(children: str) -> None:
     plan, batches = setup()
     family = sgfi.calibrate(plan, batches, progress=False, **{**BEST, "children": children})  # type: ignore[arg-type]
@@ -120,7 +121,7 @@ def test_zero_and_linearity_hold_for_the_best_settings(children: str) -> None:
 
 
 class Stopping:
-    """Batches that break off after so many reads."""
+    """Batches that are interrupted after a number of reads."""
 
     def __init__(self, batches: list[Tensor], reads: int) -> None:
         self.batches, self.reads = batches, reads
@@ -134,7 +135,7 @@ class Stopping:
 
 
 @pytest.mark.parametrize("reads", [9, 18, 26])
-def test_an_interrupted_honest_calibration_goes_on_to_the_same_maps(tmp_path: Path, reads: int) -> None:
+def test_an_interrupted_cross_fitted_calibration_resumes_to_the_same_maps(tmp_path: Path, reads: int) -> None:
     plan, batches = setup()
     whole = sgfi.calibrate(plan, batches, progress=False, **BEST)  # type: ignore[arg-type]
     folder = tmp_path / "maps"
@@ -159,19 +160,19 @@ def test_lost_states_mean_fitting_again_not_fitting_wrong(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "message"),
     [
         ({"ridge": "auto"}, "online"),
-        ({"ridge": "auto", "children": "true"}, "honest"),
+        ({"ridge": "auto", "children": "true"}, "cross-fitted"),
         ({"stages": "auto", "children": "true"}, "online"),
         ({"ridge": "big"}, "auto"),
         ({"stages": "many"}, "auto"),
-        ({"children": "hones"}, "honest"),
+        ({"children": "crossfitted"}, "cross-fitted"),
     ],
 )
-def test_settings_that_do_not_go_together(setting: dict, told: str) -> None:
+def test_settings_that_do_not_go_together(setting: dict, message: str) -> None:
     plan, batches = setup()
-    with pytest.raises(CalibrationError, match=told):
+    with pytest.raises(CalibrationError, match=message):
         sgfi.calibrate(plan, batches, progress=False, **setting)
 
 
@@ -179,10 +180,35 @@ def test_operators_whose_leverage_is_not_known_are_refused() -> None:
     plan, batches = setup()
     ranked = sgfi.plan(plan.graph, "three", ["one", "two"], operator="diagonal+rank2")
     with pytest.raises(CalibrationError, match=r"diagonal\+rank2"):
-        sgfi.calibrate(ranked, batches, children="honest", progress=False)
+        sgfi.calibrate(ranked, batches, children="cross-fitted", progress=False)
     diagonal = sgfi.plan(plan.graph, "three", ["one", "two"], operator="diagonal")
     with pytest.raises(CalibrationError, match="full or a causal operator"):
         sgfi.calibrate(diagonal, batches, children="online", ridge="auto", progress=False)
-    honest = sgfi.calibrate(diagonal, batches, children="honest", progress=False)
+    crossed = sgfi.calibrate(diagonal, batches, children="cross-fitted", progress=False)
     online = sgfi.calibrate(diagonal, batches, children="online", progress=False)
-    assert not torch.equal(weights(honest)[0], weights(online)[0])
+    assert not torch.equal(weights(crossed)[0], weights(online)[0])
+
+
+def test_the_former_word_is_accepted_with_a_warning(tmp_path: Path) -> None:
+    plan, batches = setup()
+    with pytest.warns(DeprecationWarning, match="'honest' is now called 'cross-fitted'") as warned:
+        family = sgfi.calibrate(plan, batches, children="honest", stages=1, progress=False, checkpoint=tmp_path / "m")
+    assert family.children == "cross-fitted" and warned[0].filename == __file__
+    same = sgfi.calibrate(plan, batches, children="cross-fitted", stages=1, progress=False, checkpoint=tmp_path / "m")
+    assert all(map(torch.equal, weights(family), weights(same)))
+    manifest = tmp_path / "m" / "manifest.json"  # as earlier releases wrote it
+    content = json.loads(manifest.read_text())
+    del content["calibration"]["settings"]
+    content["calibration"]["children"] = "honest"
+    manifest.write_text(json.dumps(content))
+    before = sgfi.load(tmp_path / "m", plan.graph)
+    assert before.children == "cross-fitted" and before.settings == {}
+
+
+def test_only_states_that_unfinished_nodes_read_are_kept(tmp_path: Path) -> None:
+    plan, batches = setup()
+    with pytest.raises(KeyboardInterrupt):
+        sgfi.calibrate(plan, Stopping(batches, 26), "auto", "cross-fitted", checkpoint=tmp_path / "m", progress=False)
+    kept = {file.name for file in (tmp_path / "m" / "states").iterdir()}
+    finished = json.loads((tmp_path / "m" / "calibration.json").read_text())["nodes"]
+    assert set(finished) == {"two", "one"} and kept == {"001.0.safetensors"}, "of `one`, which the input reads"

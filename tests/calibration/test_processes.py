@@ -1,4 +1,4 @@
-"""Calibration by several processes: the maps of one, whoever reads, solves, or dies."""
+"""Calibration by several processes: the maps of one, whoever reads, solves, or is killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import sgfi
-from sgfi.calibration.processes import Team, _part, assemble
+from sgfi.calibration.processes import ProcessGroup, _groups_of, join_group
 from sgfi.errors import CalibrationError, StoreError
 from sgfi.storage.checkpoint import UNFINISHED, Checkpoint
 from tests.calibration.two_processes import MODES, calibrate, plan
@@ -48,9 +48,10 @@ def test_two_processes_give_the_maps_of_one(mode: str, ran: Path) -> None:
     alone = calibrate(mode)
     together = sgfi.load(ran / mode.replace(" ", "_"), alone.plan.graph)
     agree(together, alone)
-    assert together.samples == alone.samples == (12 if mode == "honest" else 13)  # honest: stages chosen on one
-    for name, told in alone.diagnostics.items():
-        for one, two in zip(told, together.diagnostics[name], strict=True):
+    held_out = mode == "cross-fitted"  # to choose the stages
+    assert together.samples == alone.samples == 13 - held_out
+    for name, records in alone.diagnostics.items():
+        for one, two in zip(records, together.diagnostics[name], strict=True):
             assert two == pytest.approx(one, rel=1e-7)
 
 
@@ -60,7 +61,7 @@ def test_a_checkpoint_of_two_processes_is_that_of_one(ran: Path) -> None:
 
 
 def test_a_killed_process_ends_the_job_and_leaves_what_was_finished(tmp_path: Path) -> None:
-    mode = "honest"  # the one that also needs its states again
+    mode = "cross-fitted"  # the one that also needs its states again
     done = torchrun(str(ROOT / "tests" / "calibration" / "two_processes.py"), str(tmp_path), f"{mode}:1")
     assert done.returncode != 0
     assert "SIGKILL" in done.stderr or "lost connection" in done.stderr
@@ -97,22 +98,22 @@ def test_the_command_line_under_torchrun(tmp_path: Path) -> None:
 @pytest.mark.parametrize("groups", [range(7), range(3, 5), range(4, 5), range(2, 2)])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_shares_cover_every_group_once(groups: range, size: int) -> None:
-    assert [group for rank in range(size) for group in _part(groups, rank, size)] == list(groups)
+    assert [group for rank in range(size) for group in _groups_of(rank, size, groups)] == list(groups)
 
 
 def test_asked_to_be_distributed_but_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
     with pytest.raises(CalibrationError, match="torchrun"):
-        assemble(True, torch.device("cpu"))
-    assert type(assemble(False, torch.device("cpu"))) is Team
+        join_group(True, torch.device("cpu"))
+    assert type(join_group(False, torch.device("cpu"))) is ProcessGroup
 
 
-def test_processes_that_do_different_things_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Team, "gather", lambda self, value: [value, "something else"])
+def test_processes_that_do_different_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessGroup, "all_gather", lambda self, value: [value, "something else"])
     with pytest.raises(CalibrationError, match="same model, plan, settings and data"):
-        Team().agree("this")
+        ProcessGroup().check_agreement("this")
 
 
-def test_a_checkpoint_folder_that_only_the_first_process_sees(tmp_path: Path) -> None:
+def test_a_checkpoint_folder_that_only_rank_zero_sees(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="every process can see"):
         Checkpoint(tmp_path / "elsewhere", "signature", plan(), writes=False)

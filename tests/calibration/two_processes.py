@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 import sgfi
-from sgfi.calibration.processes import Processes
+from sgfi.calibration.processes import TorchProcessGroup
 from sgfi.storage.files import UNFINISHED
 from tests.analytic import tiny
 
 MODES: dict[str, dict[str, Any]] = {
     "true": {"plan": {}, "children": "true"},
     "online": {"plan": {}, "children": "online"},
-    "honest": {"plan": {}, "children": "honest", "ridge": "auto", "stages": "auto"},
+    "cross-fitted": {"plan": {}, "children": "cross-fitted", "ridge": "auto", "stages": "auto"},
     "low rank": {"plan": {"operator": "diagonal+rank2", "partition": "shared"}, "children": "online"},
-    "gamma": {"plan": {"operator": "gamma"}, "children": "honest"},
+    "gamma": {"plan": {"operator": "gamma"}, "children": "cross-fitted"},
 }
 
 
@@ -54,10 +54,10 @@ class Mortal:
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, place: int) -> Tensor:
+    def __getitem__(self, index: int) -> Tensor:
         if self.note.exists() and json.loads(self.note.read_text())["nodes"]:
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.data[place]
+        return self.data[index]
 
 
 def main(folder: Path, modes: list[str]) -> None:
@@ -65,12 +65,12 @@ def main(folder: Path, modes: list[str]) -> None:
     rank = int(os.environ["RANK"])
     for mode in modes:
         name, _, killed = mode.partition(":")
-        place = folder / name.replace(" ", "_")
-        data = Mortal(place / UNFINISHED) if killed == str(rank) else batches()
-        family = calibrate(name, data, distributed=True, checkpoint=place)
+        checkpoint = folder / name.replace(" ", "_")
+        data = Mortal(checkpoint / UNFINISHED) if killed == str(rank) else batches()
+        family = calibrate(name, data, distributed=True, checkpoint=checkpoint)
         weights = [w for maps in family.maps.values() for one in maps for w in one.weights.values()]
-        told = Processes(torch.device("cpu")).gather([float(weight.abs().sum()) for weight in weights])
-        assert told[0] == told[1], f"{mode}: the processes have different maps"
+        sums = TorchProcessGroup(torch.device("cpu")).all_gather([float(weight.abs().sum()) for weight in weights])
+        assert sums[0] == sums[1], f"{mode}: the processes have different maps"
 
 
 if __name__ == "__main__":

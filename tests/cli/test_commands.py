@@ -108,6 +108,20 @@ def test_plan_with_an_unknown_target(sgfi_command, model: str) -> None:
 
 # calibrate
 
+POOLS = """
+import torch
+from torch import nn
+
+INPUT_SHAPE = (3, 16, 16)
+
+
+def build():
+    torch.manual_seed(0)
+    first = (nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3, padding=1), nn.ReLU())
+    return nn.Sequential(*first, nn.MaxPool2d(2), nn.Conv2d(6, 3, 1))
+"""
+"""The generic recipe puts boundaries at both pools; the first convolution is inside the first segment."""
+
 
 def test_calibrate_counts_the_broken_image(fitted, place: Path) -> None:
     maps, outcome = fitted
@@ -131,7 +145,7 @@ def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, pla
     opened = open_family(maps)
     files = sorted((place / "photos").glob("*.png"))
     x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
-    again = sgfi.calibrate(opened.family.plan, [x], children="online", progress=False)
+    again = sgfi.calibrate(opened.family.plan, [x], progress=False)
     one, two = (sgfi.invert(family, x).value for family in (opened.family, again))
     assert torch.allclose(one, two, atol=1e-4)
 
@@ -230,14 +244,71 @@ def test_calibrate_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatc
     assert not (tmp_path / "maps").exists()
 
 
-def test_calibrate_honestly_with_everything_chosen_by_the_data(sgfi_command, model, place, tmp_path) -> None:
+def test_calibrate_cross_fitted_with_everything_chosen_by_the_data(sgfi_command, model, place, tmp_path) -> None:
     out = tmp_path / "maps"
-    words = ["--children", "honest", "--ridge", "auto", "--stages", "auto", "--target", "add", "--boundaries", "one"]
+    words = [
+        "--children",
+        "cross-fitted",
+        "--ridge",
+        "auto",
+        "--stages",
+        "auto",
+        "--target",
+        "add",
+        "--boundaries",
+        "one",
+    ]
     outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, "--quiet", *words)
     assert outcome.code == 0, outcome.all
     fit = json.loads((out / "manifest.json").read_text())["calibration"]
-    assert fit["children"] == "honest" and fit["ridge"] == "auto"
-    assert "honest children" in sgfi_command("maps", "info", out).out
+    assert fit["children"] == "cross-fitted" and fit["ridge"] == "auto"
+    assert fit["settings"]["preset"] == "paper" and fit["settings"]["stages"] == "auto"
+    assert "cross-fitted children" in sgfi_command("maps", "info", out).out
+
+
+def test_calibrate_takes_the_former_name_of_cross_fitted_children(sgfi_command, model, place, tmp_path) -> None:
+    words = ["--children", "honest", "--target", "add", "--boundaries", "one"]
+    with pytest.warns(DeprecationWarning, match="cross-fitted"):
+        outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+    assert outcome.code == 0 and "is now called cross-fitted" in outcome.err, outcome.all
+    fit = json.loads((tmp_path / "maps" / "manifest.json").read_text())["calibration"]
+    assert fit["children"] == fit["settings"]["children"] == "cross-fitted"
+
+
+@pytest.mark.parametrize(
+    ("words", "opened", "tied"),
+    [
+        ([], True, True),
+        (["--boundaries", "stage"], False, True),
+        (["--partition", "singleton"], True, False),
+        (["--boundaries", "stage", "--partition", "singleton"], False, False),
+        (["--operator", "diagonal"], False, False),
+    ],
+    ids=str,
+)
+def test_calibrate_with_a_preset(sgfi_command, place, tmp_path, monkeypatch, words, opened, tied) -> None:
+    """Options override the preset one by one. The plan is looked at, not fitted."""
+    (tmp_path / "pools.py").write_text(POOLS)
+    plans = []
+
+    def look(plan: sgfi.Plan, *_: object, **options: object) -> None:
+        plans.append((plan, options["preset"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sgfi, "calibrate", look)
+    model = [f"{tmp_path / 'pools.py'}:build", "--weights", "none", "--data", place / "photos"]
+    outcome = sgfi_command("calibrate", *model, "--out", tmp_path / "maps", "--preset", "aligned", *words)
+    assert outcome.code == 130, outcome.all
+    ((plan, preset),) = plans
+    assert ("0" in plan.fitted) == opened
+    assert (plan.boundary["input"].partition.kind == "custom") == tied
+    assert preset.refine(plan) is plan
+
+
+def test_calibrate_with_an_unknown_preset(sgfi_command, model, place, tmp_path) -> None:
+    words = ["--data", place / "photos", "--out", tmp_path / "maps", "--preset", "alinged"]
+    outcome = sgfi_command("calibrate", model, *words)
+    assert outcome.code == 7 and "['paper', 'aligned']" in outcome.err and "'aligned'?" in outcome.err
 
 
 def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place, tmp_path, monkeypatch) -> None:

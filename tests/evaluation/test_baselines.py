@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 import sgfi
+from sgfi.calibration.calibrate import fit
+from sgfi.calibration.settings import FitSettings
 from sgfi.derivatives import Linearisation
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.baselines import (
@@ -19,12 +21,12 @@ from sgfi.evaluation.baselines import (
     preimage,
     seed_named,
     seeded_inverse,
-    seeded_maps,
 )
 from sgfi.evaluation.controls import target_state
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.stability import Update, adjoint, node_means, stability
+from sgfi.evaluation.stability import LinearUpdate, adjoint, node_means, stability
 from sgfi.evaluation.theory import directions, local_oracle
+from sgfi.inversion.update import Maps, Seed
 from tests.analytic import captured, tiny
 from tests.evaluation.known import orthogonal_family
 
@@ -34,6 +36,10 @@ def family_of(name: str, **options) -> sgfi.MapFamily:
     told = {key: options.pop(key) for key in ("operator", "partition") if key in options}
     plan = sgfi.plan(captured(name), target=model.target, boundaries=list(model.boundaries), **told)
     return sgfi.calibrate(plan, list(model.inputs(12).split(6)), progress=False, **options)
+
+
+def seeded_maps(plan: sgfi.Plan, batches: list[Tensor], seed: Seed, maps: int = 2) -> Maps:
+    return fit(FitSettings(maps=maps, seed=seed), plan, batches, progress=False).maps
 
 
 # Iterative search.
@@ -92,16 +98,16 @@ def test_mean_seed_is_the_engine_and_constant_seed_its_gauge(name: str) -> None:
 def test_constant_seed_is_absorbed_in_a_chain() -> None:
     plan, x = family_of("chain").plan, tiny("chain").inputs(3, seed=5)
     batches = list(tiny("chain").inputs(12).split(6))
-    found = [
+    inverses = [
         seeded_inverse(plan, seeded_maps(plan, batches, SEEDS[kind]), x, SEEDS[kind]) for kind in ("mean", "constant")
     ]
-    assert torch.allclose(*found, atol=1e-9)
+    assert torch.allclose(*inverses, atol=1e-9)
 
 
 def test_uniform_seed_forgets_the_target() -> None:
     """Its first stage does not change with the target; only the correction reads it."""
     plan = family_of("chain").plan
-    maps = seeded_maps(plan, [tiny("chain").inputs(12)], SEEDS["uniform"], stages=1)
+    maps = seeded_maps(plan, [tiny("chain").inputs(12)], SEEDS["uniform"], maps=1)
     x = tiny("chain").inputs(2, seed=5)
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
     pulled = [
@@ -134,8 +140,8 @@ def test_a_metric_seed_changes_the_inverse_and_is_linear_in_the_state() -> None:
     plan, x = family_of("chain").plan, tiny("chain").inputs(3, seed=5)
     batches = list(tiny("chain").inputs(12).split(6))
     seeds = {kind: seed_named(kind, plan, batches) for kind in ("mean", "whitened")}
-    found = [seeded_inverse(plan, seeded_maps(plan, batches, seed), x, seed) for seed in seeds.values()]
-    assert not torch.allclose(*found, atol=1e-6)
+    inverses = [seeded_inverse(plan, seeded_maps(plan, batches, seed), x, seed) for seed in seeds.values()]
+    assert not torch.allclose(*inverses, atol=1e-6)
     boundary, seed = plan.boundary["conv3"], seeds["whitened"]
     one, two = (torch.randn(2, *boundary.basis.shape, dtype=torch.float64) for _ in range(2))
     torch.testing.assert_close(seed(2 * one - two, boundary), 2 * seed(one, boundary) - seed(two, boundary))
@@ -144,7 +150,7 @@ def test_a_metric_seed_changes_the_inverse_and_is_linear_in_the_state() -> None:
 
 def test_seeded_inverse_needs_maps() -> None:
     plan = family_of("chain").plan
-    with pytest.raises(QueryError, match="at least one stage"):
+    with pytest.raises(QueryError, match="at least one map"):
         seeded_inverse(plan, dict.fromkeys(plan.fitted, ()), tiny("chain").inputs(2), SEEDS["mean"])
 
 
@@ -166,7 +172,11 @@ def updates(family: sgfi.MapFamily, x: Tensor):
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
     for name in plan.fitted:
         channels = [plan.boundary[u].channels for u in plan.children(name)]
-        yield name, [point.values[u] for u in plan.children(name)], Update(point.at(name), family.maps[name], channels)
+        yield (
+            name,
+            [point.values[u] for u in plan.children(name)],
+            LinearUpdate(point.at(name), family.maps[name], channels),
+        )
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3])

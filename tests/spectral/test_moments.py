@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Moments, Partition, operator_named
+from sgfi.spectral import Moments, MomentShape, Partition, operator_named
 from sgfi.spectral import moments as accumulation
 
 BINS, CHANNELS = 6, 3
@@ -26,7 +26,7 @@ def spectra(samples: int = 9, channels: int = CHANNELS) -> tuple[Tensor, Tensor]
 
 def moments(kind: str, *parts: tuple[Tensor, Tensor], full: bool = True, groups: range | None = None) -> Moments:
     channels = parts[0][0].shape[1] if parts else CHANNELS
-    found = Moments.empty(PARTITIONS[kind], channels, torch.complex128, full=full, groups=groups)
+    found = Moments.empty(PARTITIONS[kind], MomentShape(channels, full=full), torch.complex128, groups=groups)
     for x, y in parts:
         found.update(x, y)
     return found
@@ -102,9 +102,9 @@ def test_the_ridge_of_a_zero_source_is_the_floor() -> None:
 
 def test_size_is_what_is_allocated() -> None:
     for full in (True, False):
-        found = Moments.empty(PARTITIONS["custom"], 4, torch.complex64, full=full)
-        told = Moments.size(3, 4, torch.complex64, full=full)
-        assert told == found.xx.nbytes + found.yx.nbytes
+        shape = MomentShape(4, full=full)
+        moments = Moments.empty(PARTITIONS["custom"], shape, torch.complex64)
+        assert 3 * shape.numbers() * torch.complex64.itemsize == moments.xx.nbytes + moments.yx.nbytes
 
 
 def test_real_moments_of_a_vector_node() -> None:
@@ -140,7 +140,9 @@ def test_maps_of_sums_in_double_precision_are_in_that_of_the_spectra() -> None:
         operator, kinds = operator_named(name), (None, torch.complex128)
         solved = []
         for kind in kinds:
-            sums = Moments.empty(PARTITIONS["singleton"], CHANNELS, torch.complex64, full=operator.full, sums=kind)
+            sums = Moments.empty(
+                PARTITIONS["singleton"], MomentShape(CHANNELS, full=operator.full), torch.complex64, sums=kind
+            )
             sums.update(x, y)
             solved.append(operator.solve(sums, 0.01).weights)
         for key, weight in solved[0].items():

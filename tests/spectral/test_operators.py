@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import PlanError
-from sgfi.spectral import Basis, Moments, Operator, Partition, WienerMap, operator_named, operators
+from sgfi.spectral import Basis, Moments, MomentShape, Operator, Partition, WienerMap, operator_named, operators
 from sgfi.spectral import ridge as ridges
 
 BINS = 5
@@ -31,7 +31,7 @@ def fitted(
     name: str, x: Tensor, y: Tensor, kind: str, ridge: float = 0.05
 ) -> tuple[Operator, dict[str, Tensor], float]:
     operator, partition = operator_named(name), PARTITIONS[kind]
-    sums = Moments.empty(partition, x.shape[1], x.dtype, full=operator.full)
+    sums = Moments.empty(partition, MomentShape(x.shape[1], full=operator.full), x.dtype)
     sums.update(x, y)
     return operator, operator.solve(sums, ridge).weights, sums.ridge(ridge)
 

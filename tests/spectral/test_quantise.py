@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Basis, Moments, Operator, Partition, WienerMap, operator_named, quantise
+from sgfi.spectral import Basis, Moments, MomentShape, Operator, Partition, WienerMap, operator_named, quantise
 from sgfi.spectral.quantise import (
     SOURCES,
     Layout,
@@ -154,7 +154,7 @@ def test_directions_of_fewer_dimensions_than_are_asked_for() -> None:
 
 def test_no_directions_where_there_is_nothing_to_gain() -> None:
     partition = Partition.of("singleton", 2)
-    assert covariance_factor(Moments.empty(partition, 64, torch.complex64, full=False).xx) is None
+    assert covariance_factor(Moments.empty(partition, MomentShape(64, full=False), torch.complex64).xx) is None
     assert covariance_factor(Moments.empty(partition, 48, torch.complex64).xx) is None
     silent = covariance_factor(Moments.empty(partition, 64, torch.complex64).xx)
     assert silent is not None and not silent.any()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.spectral import Moments, Partition, operator_named
+from sgfi.spectral import Moments, MomentShape, Partition, operator_named
 from sgfi.spectral.ridge import solve, solve_leave_one_out
 from sgfi.spectral.shrinkage import MAX_LEVERAGE, RIDGES, SharedGain
 
@@ -23,7 +23,7 @@ def spectra(noise: float = 0.5, channels: int = CHANNELS) -> tuple[Tensor, Tenso
 
 def moments(x: Tensor, y: Tensor, full: bool = False) -> Moments:
     bare = x.shape[1] > x.shape[2]
-    sums = Moments.empty(Partition.of("singleton", BINS), x.shape[1], x.dtype, bare=bare and not full)
+    sums = Moments.empty(Partition.of("singleton", BINS), MomentShape(x.shape[1], bare=bare and not full), x.dtype)
     sums.update(x, y)
     return sums
 

@@ -1,5 +1,6 @@
 """From batches of inputs to a map family."""
 
 from sgfi.calibration.calibrate import calibrate
+from sgfi.calibration.presets import PRESETS, Preset
 
-__all__ = ["calibrate"]
+__all__ = ["PRESETS", "Preset", "calibrate"]

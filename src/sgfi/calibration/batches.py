@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sgfi.boundaries import Plan
-from sgfi.calibration.processes import Team
+from sgfi.calibration.processes import ProcessGroup
 from sgfi.errors import CalibrationError, QueryError
 from sgfi.graph import check_input
 
@@ -18,10 +18,10 @@ from sgfi.graph import check_input
 class Batches:
     """Re-readable batches of inputs; a pass that differs from the first one is an error.
 
-    Of several processes each reads its own places, by index where the batches allow it.
+    Of several processes each reads its own batches, by index where the batches allow it.
     """
 
-    def __init__(self, plan: Plan, batches: Iterable, team: Team | None = None) -> None:
+    def __init__(self, plan: Plan, batches: Iterable, group: ProcessGroup | None = None) -> None:
         readable_again = isinstance(batches, Iterable) or hasattr(batches, "__getitem__")
         if isinstance(batches, (Tensor, Iterator, str, Mapping)) or not readable_again:
             raise CalibrationError(
@@ -29,58 +29,59 @@ class Batches:
                 "one-shot " * isinstance(batches, Iterator) + type(batches).__name__,
                 "Pass a list of tensors (B, ...), or a DataLoader without shuffling.",
             )
-        self._plan, self._batches, self._team = plan, batches, team or Team()
-        self.marks = self._all_marks()
-        """Size and digest of every batch: how a later pass, or a resumed calibration, knows it again."""
-        self.sizes = [size for size, _ in self.marks]
-        self.places = self._team.places(len(self.marks))
-        """The batches that this process reads."""
+        self._plan, self._batches, self._group = plan, batches, group or ProcessGroup()
+        self.digests = self._all_digests()
+        """Size and digest of every batch: a later pass, or a resumed calibration, must give the same."""
+        self.sizes = [size for size, _ in self.digests]
+        self.own = self._group.own_batches(len(self.digests))
+        """Indices of the batches that this process reads."""
         self.samples = sum(self.sizes)
         if self.samples < 2:
             raise CalibrationError(
                 "at least two calibration samples", str(self.samples), "Give more data; hundreds are usual."
             )
 
-    def _all_marks(self) -> list[tuple[int, str]]:
-        read = self._team.gather({place: self._mark(x) for place, x in self._read()})
-        marks = {place: mark for found in read for place, mark in found.items()}
-        if sorted(marks) != list(range(len(marks))):
+    def _all_digests(self) -> list[tuple[int, str]]:
+        shares = self._group.all_gather({index: self._digest(x) for index, x in self._read()})
+        digests = {index: digest for share in shares for index, digest in share.items()}
+        if sorted(digests) != list(range(len(digests))):
             raise CalibrationError(
                 "the same batches in every process", "fewer in some of them", "Give every process all of the data."
             )
-        return [marks[place] for place in range(len(marks))]
+        return [digests[index] for index in range(len(digests))]
 
-    def _ours(self) -> Iterable[tuple[int, Any]]:
+    def _own_batches(self) -> Iterable[tuple[int, Any]]:
         batches: Any = self._batches
-        team = self._team
-        if team.size > 1 and hasattr(batches, "__getitem__") and hasattr(batches, "__len__"):
-            return ((place, batches[place]) for place in team.places(len(batches)))
-        return (entry for entry in enumerate(batches) if entry[0] % team.size == team.rank)
+        group = self._group
+        if group.size > 1 and hasattr(batches, "__getitem__") and hasattr(batches, "__len__"):
+            return ((index, batches[index]) for index in group.own_batches(len(batches)))
+        return (entry for entry in enumerate(batches) if entry[0] % group.size == group.rank)
 
     def _read(self) -> Iterator[tuple[int, Tensor]]:
-        for place, batch in self._ours():
+        for index, batch in self._own_batches():
             x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
             try:
                 check_input(self._plan.graph, x)
             except QueryError as error:
-                raise CalibrationError(error.expected, f"{error.got} in batch {place}", error.todo) from error
-            yield place, x.detach()
+                raise CalibrationError(error.expected, f"{error.got} in batch {index}", error.todo) from error
+            yield index, x.detach()
 
     @staticmethod
-    def _mark(x: Tensor) -> tuple[int, str]:
+    def _digest(x: Tensor) -> tuple[int, str]:
         """Sums would not do: a mirrored image, or samples in another order, can have the same."""
         contents = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         return len(x), hashlib.sha256(contents.data).hexdigest()
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
+        """Index and contents of this process's batches."""
         count = 0
-        for place, x in self._read():
-            if place >= len(self.marks) or self._mark(x) != self.marks[place]:
-                raise self._changed(f"a different batch at place {place}")
-            yield place, x
+        for index, x in self._read():
+            if index >= len(self.digests) or self._digest(x) != self.digests[index]:
+                raise self._changed(f"a different batch {index}")
+            yield index, x
             count += 1
-        if count < len(self.places):
-            raise self._changed(f"{count} batches after {len(self.places)} on the first pass")
+        if count < len(self.own):
+            raise self._changed(f"{count} batches after {len(self.own)} on the first pass")
 
     @staticmethod
     def _changed(got: str) -> CalibrationError:

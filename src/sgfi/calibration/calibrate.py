@@ -1,115 +1,165 @@
-"""From batches of inputs to a map family: two closed-form stages per node, streamed."""
+"""From batches of inputs to a map family: closed-form fits of every node, streamed."""
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
+from typing_extensions import Unpack
 
 from sgfi.boundaries import Plan
 from sgfi.calibration.batches import Batches
-from sgfi.calibration.child_states import HonestChildren, OnlineChildren, TrueChildren
-from sgfi.calibration.processes import Team, assemble
+from sgfi.calibration.child_states import child_states
+from sgfi.calibration.passes import fit_nodes
+from sgfi.calibration.presets import Preset, preset_named
+from sgfi.calibration.processes import ProcessGroup, join_group
 from sgfi.calibration.progress import Progress
-from sgfi.calibration.schedule import Job, budget, check, check_plan
-from sgfi.derivatives import Linearisation
-from sgfi.errors import CalibrationError
+from sgfi.calibration.schedule import Run
+from sgfi.calibration.settings import FitSettings, current_children
+from sgfi.errors import CalibrationError, did_you_mean
 from sgfi.inversion import MapFamily
-from sgfi.inversion.update import source
-from sgfi.spectral import Moments, Solution, WienerMap
 from sgfi.storage.checkpoint import Checkpoint, NodeMaps
 
-Maps = dict[str, tuple[WienerMap, ...]]
-MOST_STAGES = 8
-"""Where ``stages="auto"`` ends at the latest."""
-WORTHWHILE = 1e-3
-"""``stages="auto"`` keeps a further map only if it lowers the error of the samples held out by this share."""
+
+class Running(TypedDict, total=False):
+    """How a calibration runs; none of it changes the maps."""
+
+    memory: int | str | None
+    checkpoint: str | Path | None
+    progress: bool
+    provenance: Mapping[str, Any] | None
+    distributed: bool
 
 
-@torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
-@torch.no_grad()
+RUNNING = Running(memory=None, checkpoint=None, progress=True, provenance=None, distributed=False)
+"""The defaults."""
+
+
 def calibrate(
     plan: Plan,
     batches: Iterable,
-    ridge: float | str = 0.01,
-    children: str = "true",
+    ridge: float | str | None = None,
+    children: str | None = None,
     *,
-    stages: int | str = 2,
-    memory: int | str | None = None,
-    checkpoint: str | Path | None = None,
-    progress: bool = True,
-    provenance: Mapping[str, Any] | None = None,
-    distributed: bool = False,
+    preset: str | Preset = "paper",
+    stages: int | str | None = None,
+    **running: Unpack[Running],
 ) -> MapFamily:
     """Fit every map of the plan in closed form.
 
     ``batches`` is read several times and must give the same inputs each time: a list of tensors or a DataLoader
-    without shuffling (a tuple's first element counts). ``children="true"`` fits each node on the true activations of
-    its children (the paper); ``"online"`` fits deepest node first on the repaired full-target states that inversion
-    will hand it, in both sources, while the regression targets stay ``H_v`` and ``H_v - y0``; ``"honest"`` does the
-    same with states cross-fitted by leave-one-out, so that no state comes from maps that saw its sample. ``ridge`` is
-    relative (the paper: 0.01) or, with online or honest children, ``"auto"``: chosen per node, stage and group of bins
-    by leave-one-out, the groups held toward one map of all of them. ``stages`` counts the maps per node, ``G_v`` and
-    ``stages - 1`` corrections; online or honest, ``"auto"`` holds every eighth sample out of all fits and goes on as
-    long as the error of these falls.
+    without shuffling (a tuple's first element counts).
 
-    ``memory`` bounds the working memory (moments, unfinished maps, carried states) beside the model's own forward;
-    nodes are scheduled into as many passes over the data as it takes. ``checkpoint`` names a folder where finished
-    nodes are kept: an interrupted calibration goes on from there, finished maps leave memory, and the folder can be
-    loaded when done. Without it finished maps stay in memory beyond the budget.
+    ``preset`` says how: ``"paper"`` (true children, ridge 0.01, two stages) or ``"aligned"``, what was measured to
+    align best with the input (online children, ridge and stages ``"auto"``; a plain recipe plan also gets the recipe's
+    stem opened and neighbouring bins tied, and the family's plan is that one). Single options override it:
 
-    ``distributed`` shares the work with the other processes of the job (``torchrun``): each is given the same
-    arguments, reads its share of the batches, solves its share of the groups and returns the same family. ``memory`` is
-    then what one process may use, and a checkpoint folder must be visible to all.
+    - ``children``: ``"true"`` fits each node on the true activations of its children; ``"online"`` fits deepest node
+      first on the repaired full-target states that inversion will hand it, in both sources, while the regression
+      targets stay ``H_v`` and ``H_v - y0``; ``"cross-fitted"`` does the same with leave-one-out states, so that no
+      state comes from maps that saw its sample.
+    - ``ridge``: relative, or with online or cross-fitted children ``"auto"``: chosen per node, map and group of bins by
+      leave-one-out, with shrinkage of the groups toward one map of all of them.
+    - ``stages``: the maps per node, ``G_v`` and ``stages - 1`` corrections, or with online or cross-fitted children
+      ``"auto"``: every eighth sample is held out of all fits, and maps are added as long as the error of these falls.
+
+    How it runs, by keyword:
+
+    - ``memory`` bounds the working memory (moments, unfinished maps, buffered states) beside the model's own forward;
+      nodes are scheduled into as many passes over the data as it takes.
+    - ``checkpoint`` names a folder where finished nodes are kept: an interrupted calibration resumes there, finished
+      maps leave memory, and the folder can be loaded when complete. Without it finished maps stay in memory beyond the
+      budget.
+    - ``progress`` shows a bar; ``provenance`` is kept in the manifest.
+    - ``distributed`` shares the work with the other processes of the job (``torchrun``): each is given the same
+      arguments, reads its share of the batches, solves its share of the groups and returns the same family. ``memory``
+      is then per process, and a checkpoint folder must be visible to all.
     """
-    check(ridge, children, stages)
-    check_plan(plan, ridge, children, stages)
-    told = _plain_json(provenance or {})
-    most = MOST_STAGES if isinstance(stages, str) else stages
-    team = assemble(distributed, plan.graph.device)
-    data = Batches(plan, batches, team)
-    job = Job(plan, data, ridge, children, most, budget(memory, team), selective=stages == "auto", team=team)
-    team.agree(job.signature())
-    ledger = team.in_turn(lambda: _ledger(job, checkpoint))
-    states = _strategy(job, Path(checkpoint) if checkpoint is not None else None)
-    finished = _usable(job, states, _everywhere(team, ledger.finished())) if ledger else {}
-    remaining = [name for name in reversed(plan.fitted) if name not in finished]
-    waves = job.waves(remaining) if children == "true" else [[name] for name in remaining]
-    states.room = job.left(waves) if children == "true" else 0
-    passes = job.stages * sum(max(len(job.chunks(name)) for name in wave) for wave in waves)
-    passes += children != "true" and bool(waves)
-    shown = progress and not team.rank
-    with Progress(shown, passes, len(job.data.places), len(plan.fitted), len(finished)) as bar:
-        try:
-            if waves:
-                states.start({name: maps for name, (maps, _) in finished.items()}, bar)
-            for wave in waves:
-                fitted = _fit(job, wave, states, bar)
-                states.keep(wave)
-                finished |= team.in_turn(partial(_kept, ledger, fitted))
-                states.finish(wave)
-                bar.finished(len(wave))
-        finally:
-            states.close()
+    chosen = preset_named(preset)
+    given = {"ridge": ridge, "children": current_children(children), "maps": stages}
+    settings = replace(chosen.settings, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    refined = chosen.refine(plan)
+    resolved = {"ridge": settings.ridge, "children": settings.children, "stages": settings.maps}
+    record = {"preset": chosen.name, **resolved, "refined": refined is not plan}
+    return fit(settings, refined, batches, record, **running)
+
+
+def _with_running(signature: inspect.Signature) -> inspect.Signature:
+    """The signature with the keywords of :class:`Running` written out."""
+    own = list(signature.parameters.values())[:-1]
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=RUNNING[name]) for name in RUNNING]  # type: ignore[literal-required]
+    return signature.replace(parameters=[*own, *more])
+
+
+calibrate.__signature__ = _with_running(inspect.signature(calibrate))  # type: ignore[attr-defined]
+
+
+@torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
+@torch.no_grad()
+def fit(
+    settings: FitSettings,
+    plan: Plan,
+    batches: Iterable,
+    record: Mapping[str, Any] | None = None,
+    **running: Unpack[Running],
+) -> MapFamily:
+    """Fit the plan as the settings say; ``record`` is kept as the family's settings.
+
+    For ablations: maps fitted with another seed than the method's own need that seed at inversion too.
+    """
+    for name in running:
+        if name not in RUNNING:
+            raise TypeError(
+                f"calibrate() got an unexpected keyword argument {name!r}. "
+                + (did_you_mean(name, inspect.signature(calibrate).parameters) or f"Known are {list(RUNNING)}.")
+            )
+    options: Running = {**RUNNING, **running}
+    settings.check_plan(plan)
+    provenance = _plain_json(options["provenance"] or {})
+    folder = Path(options["checkpoint"]) if options["checkpoint"] is not None else None
+    group = join_group(options["distributed"], plan.graph.device)
+    run = Run.of(plan, settings, Batches(plan, batches, group), group, options["memory"])
+    group.check_agreement(run.signature)
+    checkpoint = group.rank_zero_first(partial(_open, run, folder))
+    with closing(run.buffer):
+        finished = _fit_rounds(run, checkpoint, folder, options["progress"] and not group.rank)
     family = MapFamily(
         plan=plan,
         maps={name: finished[name][0] for name in plan.fitted},
-        ridge=ridge,
-        children=children,
-        samples=job.fitted,
-        fingerprint=job.model,
+        ridge=settings.ridge,
+        children=settings.children,
+        samples=run.split.fitted,
+        fingerprint=run.fingerprint,
         diagnostics={name: finished[name][1] for name in plan.fitted},
-        provenance=told,
+        provenance=provenance,
+        settings=dict(record or {}),
     )
-    if ledger:
-        team.in_turn(lambda: ledger.close(family))
-    if isinstance(states, HonestChildren) and not team.rank:
-        states.discard()
+    if checkpoint:
+        group.rank_zero_first(lambda: checkpoint.close(family))
     return family
+
+
+def _fit_rounds(run: Run, checkpoint: Checkpoint | None, folder: Path | None, shown: bool) -> dict[str, NodeMaps]:
+    """Every node's maps, resumed from the checkpoint where it holds some."""
+    states = child_states(run, folder)
+    stored = _in_every_process(run.group, checkpoint.finished()) if checkpoint else {}
+    passes, memory = run.memory.passes(stored), run.memory
+    with Progress(shown, passes, len(run.data.own), len(run.plan.fitted), len(stored)) as progress:
+        finished = states.begin(stored, progress)
+        progress.expect(memory.passes(finished), len(finished))
+        for names in memory.rounds(finished):
+            fitted = fit_nodes(run, names, states, progress)
+            finished |= run.group.rank_zero_first(partial(_kept, checkpoint, fitted))
+            states.end(names)
+            progress.finished(len(names))
+    return finished
 
 
 def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,152 +171,15 @@ def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:
         ) from error
 
 
-def _strategy(job: Job, folder: Path | None) -> TrueChildren:
-    if job.children == "honest":
-        return HonestChildren(job, folder)
-    return OnlineChildren(job) if job.children == "online" else TrueChildren()
+def _open(run: Run, folder: Path | None) -> Checkpoint | None:
+    return None if folder is None else Checkpoint(folder, run.signature, run.plan, writes=not run.group.rank)
 
 
-def _ledger(job: Job, folder: str | Path | None) -> Checkpoint | None:
-    return None if folder is None else Checkpoint(folder, job.signature(), job.plan, writes=not job.team.rank)
+def _in_every_process(group: ProcessGroup, stored: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
+    """The stored nodes that every process can read."""
+    names = set.intersection(*group.all_gather(set(stored)))
+    return {name: maps for name, maps in stored.items() if name in names}
 
 
-def _everywhere(team: Team, finished: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
-    """The finished nodes that every process can read."""
-    names = set.intersection(*team.gather(set(finished)))
-    return {name: maps for name, maps in finished.items() if name in names}
-
-
-def _kept(ledger: Checkpoint | None, fitted: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
-    return fitted if ledger is None else {name: ledger.keep(name, *found) for name, found in fitted.items()}
-
-
-def _usable(job: Job, states: TrueChildren, finished: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
-    """The finished nodes to go on from. Online, one whose child must be fitted again is itself no longer right."""
-    if job.children == "true":
-        return finished
-    kept: dict[str, NodeMaps] = {}
-    for name in reversed(job.plan.fitted):
-        if name in finished and all(child == job.plan.target or child in kept for child in job.plan.children(name)):
-            kept[name] = finished[name]
-    if isinstance(states, HonestChildren) and len(kept) < len(job.plan.fitted) and not states.restorable(kept):
-        return {}
-    return kept
-
-
-def _fit(job: Job, wave: list[str], states: TrueChildren, bar: Progress) -> dict[str, NodeMaps]:
-    """All maps of the wave's nodes, stage by stage, with diagnostics."""
-    maps: Maps = dict.fromkeys(wave, ())
-    diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in wave}
-    for stage in range(job.stages):
-        chunks = {name: job.chunks(name) for name in wave}
-        pieces: dict[str, list[Solution]] = {name: [] for name in wave}
-        for turn in range(max(map(len, chunks.values()))):
-            active = {name: found[turn] for name, found in chunks.items() if turn < len(found)}
-            moments = _pass(job, active, maps, states, bar, f"stage {stage + 1} of {job.stages}")
-            for name in active:
-                found = job.team.share(moments.pop(name))
-                if not turn:
-                    diagnostics[name].append(_diagnose(found))
-                pieces[name] += job.team.exchange(_solve(job, name, found, states))
-        for name in wave:
-            solution = _joined(pieces.pop(name))
-            boundary = job.plan.boundary[name]
-            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
-            told = diagnostics[name][-1]
-            told["ridge"] = float(solution.ridge.median())
-            missed = states.solved(name, wiener, solution)
-            if missed is not None:
-                told |= {f"missed_{when}": energy for when, energy in missed._asdict().items()}
-                if job.selective and stage and missed.after > (1 - WORTHWHILE) * missed.before:
-                    diagnostics[name].pop()
-                    bar.skip(job.stages - stage - 1)
-                    return {name: (maps[name], diagnostics[name])}  # selective fits go one node at a time
-            maps[name] = (*maps[name], wiener)
-            states.accept(name)
-    return {name: (maps[name], diagnostics[name]) for name in wave}
-
-
-def _solve(job: Job, name: str, moments: Moments, states: TrueChildren) -> Solution:
-    operator = job.plan.boundary[name].operator
-    try:
-        return operator.solve(moments, job.ridge, whiten=states.whiten, samples=states.samples(name))
-    except torch.linalg.LinAlgError as error:
-        raise CalibrationError(
-            f"moments of {name!r} that stay positive definite with relative ridge {job.ridge}",
-            str(error).splitlines()[0],
-            "Raise the ridge or give more samples.",
-        ) from error
-
-
-def _joined(pieces: list[Solution]) -> Solution:
-    """The groups' solutions put together again."""
-    if len(pieces) == 1:
-        return pieces[0]
-    weights = {key: torch.cat([piece.weights[key] for piece in pieces]) for key in pieces[0].weights}
-    whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
-    ridge = torch.cat([piece.ridge for piece in pieces])
-    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None, pieces[0].shrunk_to)
-
-
-@torch.no_grad()
-def _pass(
-    job: Job, active: Mapping[str, range], maps: Maps, states: TrueChildren, bar: Progress, label: str
-) -> dict[str, Moments]:
-    """One pass over the data: the next stage's moments of every active node."""
-    plan = job.plan
-    moments = {name: _empty(job, name, groups) for name, groups in active.items()}
-    frontiers = {name: plan.children(name) for name in active}
-    for place, x in bar.batches(job.data, f"{label}: {_listed(list(active))}"):
-        point = Linearisation(plan.graph, frontiers, x, known=states.known(active, place))
-        for name in active:
-            local, children = point.at(name), frontiers[name]
-            found = states.states(point, place, children)
-            seeds = [state / plan.boundary[u].channels for state, u in zip(found, children, strict=True)]
-            y = states.estimate(place, name, local, found, seeds, maps[name])
-            observed = source(local, found, seeds, y)
-            point.release(name)
-            target = point.values[name] if y is None else point.values[name] - y
-            boundary, fitted = plan.boundary[name], job.fits(place)
-            moments[name].update(boundary.reads(observed[fitted]), boundary.basis.analyse(target[fitted]))
-            _check_finite(name, moments[name], place, point)
-            states.observed(place, name, observed, target)
-    return moments
-
-
-def _empty(job: Job, name: str, groups: range) -> Moments:
-    boundary = job.plan.boundary[name]
-    return Moments.empty(
-        boundary.partition,
-        boundary.channels,
-        boundary.basis.dtype(job.dtype),
-        full=boundary.operator.full,
-        width=boundary.width,
-        bare=job.few(name),
-        groups=groups,
-        device=job.plan.graph.device,
-        sums=job.sums(name),
-    )
-
-
-def _diagnose(moments: Moments) -> dict[str, float]:
-    """Mean energies per sample of what the stage reads and of what it is to explain."""
-    return {
-        "source_energy": float(moments.energy) / moments.count,
-        "target_energy": float(moments.target) / moments.count,
-    }
-
-
-def _check_finite(name: str, moments: Moments, place: int, point: Linearisation) -> None:
-    if not (torch.isfinite(moments.energy) and torch.isfinite(moments.target)):
-        # In topological order: where the model itself went wrong first, if it did.
-        guilty = next((node for node, value in point.values.items() if not torch.isfinite(value).all()), name)
-        raise CalibrationError(
-            "finite sources and states",
-            f"NaN or infinity at node {guilty!r} in batch {place}",
-            "Look for overflow in the model there, raise the ridge, or leave this boundary out.",
-        )
-
-
-def _listed(names: list[str], most: int = 2) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _kept(checkpoint: Checkpoint | None, fitted: dict[str, NodeMaps]) -> dict[str, NodeMaps]:
+    return fitted if checkpoint is None else {name: checkpoint.keep(name, *maps) for name, maps in fitted.items()}

@@ -15,10 +15,11 @@ def as_bytes(size: int | str) -> int:
     """``"4GiB"`` or a number of bytes, as a number of bytes."""
     if isinstance(size, int) and not isinstance(size, bool) and size > 0:
         return size
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
-    if not found or found[2].upper() not in UNITS or float(found[1]) <= 0:
-        raise CalibrationError('a positive size such as "4GiB" or a number of bytes', repr(size), "Write it so.")
-    return int(float(found[1]) * UNITS[found[2].upper()])
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
+    if not match or match[2].upper() not in UNITS or float(match[1]) <= 0:
+        todo = "Write it in this form."
+        raise CalibrationError('a positive size such as "4GiB" or a number of bytes', repr(size), todo)
+    return int(float(match[1]) * UNITS[match[2].upper()])
 
 
 def readable(size: float) -> str:
@@ -30,7 +31,7 @@ def readable(size: float) -> str:
 
 
 def available() -> int:
-    """Bytes of memory that can be had now (free plus reclaimable cache), or 4 GiB where that cannot be asked."""
+    """Bytes of available memory (free plus reclaimable cache), or 4 GiB where the system does not report it."""
     try:
         with open("/proc/meminfo") as lines:
             for line in lines:
@@ -45,13 +46,13 @@ def available() -> int:
 
 
 def reset_peak() -> None:
-    """Start counting the process's peak memory anew, where the system allows it (Linux)."""
+    """Reset the process's peak memory counter, where the system allows it (Linux)."""
     with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as switch:
         switch.write("5")
 
 
 def peak() -> int | None:
-    """Most bytes of memory resident at once since :func:`reset_peak`; ``None`` where that cannot be asked."""
+    """Most bytes of memory resident at once since :func:`reset_peak`; ``None`` where the system does not report it."""
     try:
         with open("/proc/self/status") as lines:
             return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)

@@ -1,7 +1,7 @@
-"""The processes that calibrate together: one by itself, or those that torchrun started.
+"""The process group that calibrates together: one process by itself, or those that torchrun started.
 
-Every process is given the same batches and reads its share of them. Moments are summed onto the process that solves
-them, and every process gets all solutions. Only the first process writes.
+Every process is given the same batches and reads its share of them. Moments are reduced onto the process that solves
+them, and solutions are broadcast to all. Only rank zero writes.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def launched() -> bool:
     return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def follows() -> bool:
-    """Whether this process was started to help a first one, which does the talking."""
+def is_worker() -> bool:
+    """Whether torchrun started this process with a rank other than zero: rank zero writes and reports."""
     return launched() and os.environ["RANK"] != "0"
 
 
-def assemble(distributed: bool, device: torch.device) -> Team:
-    """This process alone, or with those of the default process group (made from torchrun's variables when missing)."""
+def join_group(distributed: bool, device: torch.device) -> ProcessGroup:
+    """This process alone, or torch's default process group (initialised from torchrun's variables when missing)."""
     if not distributed:
-        return Team()
+        return ProcessGroup()
     if not dist.is_available():
         raise CalibrationError("a PyTorch with torch.distributed", "one without it", "Leave distributed=True out.")
     if not dist.is_initialized():
@@ -45,61 +45,61 @@ def assemble(distributed: bool, device: torch.device) -> Team:
                 "one process by itself",
                 "Start it with torchrun, or leave distributed=True out.",
             )
-        with _watched():
+        with _connected():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     if device.type == "cuda":  # where NCCL puts what it makes itself
         torch.cuda.set_device(device)
-    return Processes(device)
+    return TorchProcessGroup(device)
 
 
-def leave() -> None:
-    """End the process group, if there is one; nobody is waited for."""
+def leave_group() -> None:
+    """Destroy torch's default process group, if there is one, without a barrier."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 
 
-class Team:
-    """One process by itself; also what a calibration asks of several."""
+class ProcessGroup:
+    """One process by itself; also the interface of several."""
 
     rank = 0
     size = 1
 
-    def places(self, count: int) -> range:
-        """Which of ``count`` batches this process reads."""
+    def own_batches(self, count: int) -> range:
+        """Indices of the batches that this process reads, of ``count`` in all."""
         return range(self.rank, count, self.size)
 
-    def gather(self, value: T) -> list[T]:
-        """A small value from every process, by rank: also where they wait for each other."""
+    def all_gather(self, value: T) -> list[T]:
+        """A small value from every process, by rank; also a barrier."""
         return [value]
 
-    def share(self, moments: Moments) -> Moments:
-        """The moments of all processes' samples, for the groups that this one solves."""
+    def reduce_moments(self, moments: Moments) -> Moments:
+        """The moments of all processes' samples, for the groups that this process solves."""
         return moments
 
-    def exchange(self, solution: Solution) -> list[Solution]:
+    def all_gather_solution(self, solution: Solution) -> list[Solution]:
         """The solutions of all processes, in the order of their groups."""
         return [solution]
 
-    def spread(self, place: int, tensor: Tensor) -> Tensor:
-        """A batch's tensor from the process that reads that batch; the others give room of its shape."""
+    def broadcast_batch(self, batch_index: int, tensor: Tensor) -> Tensor:
+        """A batch's tensor from the process that reads that batch; the others pass an empty one of its shape."""
         return tensor
 
-    def in_turn(self, work: Callable[[], T]) -> T:
-        """The first process does it, then the others, which find it done."""
+    def rank_zero_first(self, work: Callable[[], T]) -> T:
+        """Rank zero does the work, then the other processes."""
         if self.rank:
-            self.gather(None)
-        done = work()
+            self.all_gather(None)
+        result = work()
         if not self.rank:
-            self.gather(None)
-        return done
+            self.all_gather(None)
+        return result
 
-    def neighbours(self) -> int:
-        """How many of the processes share this machine."""
-        return self.gather(socket.gethostname()).count(socket.gethostname())
+    def processes_on_host(self) -> int:
+        """How many of the processes run on this machine."""
+        return self.all_gather(socket.gethostname()).count(socket.gethostname())
 
-    def agree(self, fact: str) -> None:
+    def check_agreement(self, signature: str) -> None:
         """All processes must be doing the same thing."""
-        if len(set(self.gather(fact))) > 1:
+        if len(set(self.all_gather(signature))) > 1:
             raise CalibrationError(
                 "the same model, plan, settings and data in every process",
                 "a difference between them",
@@ -107,70 +107,71 @@ class Team:
             )
 
 
-class Processes(Team):
-    """The default process group of torch.distributed: gloo between processors, NCCL between GPUs (never run here)."""
+class TorchProcessGroup(ProcessGroup):
+    """The default process group of torch.distributed: gloo between CPUs, NCCL between GPUs (not tested on GPUs)."""
 
     def __init__(self, device: torch.device) -> None:
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
-        self._meeting = torch.device("cpu") if dist.get_backend() == "gloo" else device
+        self._device = torch.device("cpu") if dist.get_backend() == "gloo" else device
+        """Where collectives expect their tensors."""
 
-    def gather(self, value: T) -> list[T]:
-        found: list = [None] * self.size
-        with _watched():
-            dist.all_gather_object(found, value)
-        return found
+    def all_gather(self, value: T) -> list[T]:
+        values: list = [None] * self.size
+        with _connected():
+            dist.all_gather_object(values, value)
+        return values
 
-    def share(self, moments: Moments) -> Moments:
-        parts = [_part(moments.groups, rank, self.size) for rank in range(self.size)]
-        scalars = self.gather((moments.count, float(moments.energy), float(moments.target)))
+    def reduce_moments(self, moments: Moments) -> Moments:
+        parts = [_groups_of(rank, self.size, moments.groups) for rank in range(self.size)]
+        scalars = self.all_gather((moments.count, float(moments.energy), float(moments.target)))
         for rank, part in enumerate(parts):
             theirs = moments.narrowed(part)
-            self._send(theirs.xx, dist.reduce, rank)
-            self._send(theirs.yx, dist.reduce, rank)
+            self._run(dist.reduce, theirs.xx, rank)
+            self._run(dist.reduce, theirs.yx, rank)
         mine = moments.narrowed(parts[self.rank])
         mine.count = sum(count for count, _, _ in scalars)
         mine.energy = moments.energy.new_tensor(sum(energy for _, energy, _ in scalars))
         mine.target = moments.target.new_tensor(sum(target for _, _, target in scalars))
         return mine
 
-    def exchange(self, solution: Solution) -> list[Solution]:
+    def all_gather_solution(self, solution: Solution) -> list[Solution]:
         mine = _tensors(solution)
-        forms = self.gather({key: (tensor.shape, tensor.dtype) for key, tensor in mine.items()})
-        found = []
+        forms = self.all_gather({key: (tensor.shape, tensor.dtype) for key, tensor in mine.items()})
+        solutions = []
         for rank, form in enumerate(forms):
-            room = {key: mine[key].new_empty(shape, dtype=dtype) for key, (shape, dtype) in form.items()}
-            tensors = mine if rank == self.rank else room
-            found.append(_solution({key: self._send(tensors[key], dist.broadcast, rank) for key in form}))
-        return found
+            empty = {key: mine[key].new_empty(shape, dtype=dtype) for key, (shape, dtype) in form.items()}
+            tensors = mine if rank == self.rank else empty
+            solutions.append(_solution({key: self._run(dist.broadcast, tensors[key], rank) for key in form}))
+        return solutions
 
-    def spread(self, place: int, tensor: Tensor) -> Tensor:
-        return self._send(tensor.contiguous(), dist.broadcast, place % self.size)
+    def broadcast_batch(self, batch_index: int, tensor: Tensor) -> Tensor:
+        return self._run(dist.broadcast, tensor.contiguous(), batch_index % self.size)
 
-    def _send(self, tensor: Tensor, collective: Callable, rank: int) -> Tensor:
+    def _run(self, collective: Callable, tensor: Tensor, rank: int) -> Tensor:
         """To or from one process, in place. Complex numbers travel as pairs, gloo's through main memory."""
         pairs = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-        held = pairs.to(self._meeting)
-        if held.numel():
-            with _watched():
-                collective(held, rank)
-        if held is not pairs:
-            pairs.copy_(held)
+        sent = pairs.to(self._device)
+        if sent.numel():
+            with _connected():
+                collective(sent, rank)
+        if sent is not pairs:
+            pairs.copy_(sent)
         return tensor
 
 
-def _part(groups: range, rank: int, size: int) -> range:
+def _groups_of(rank: int, size: int, groups: range) -> range:
     """The groups that one of ``size`` processes solves; none where there are fewer groups than processes."""
-    cuts = [groups.start + len(groups) * place // size for place in (rank, rank + 1)]
-    return range(*cuts)
+    first, after = (groups.start + len(groups) * edge // size for edge in (rank, rank + 1))
+    return range(first, after)
 
 
 def _tensors(solution: Solution) -> dict[str, Tensor]:
-    found = {f"weights {key}": value.contiguous() for key, value in solution.weights.items()}
-    found["ridge"] = solution.ridge
+    tensors = {f"weights {key}": value.contiguous() for key, value in solution.weights.items()}
+    tensors["ridge"] = solution.ridge
     if solution.whitener is not None:
-        found["whitener"] = solution.whitener.contiguous()
+        tensors["whitener"] = solution.whitener.contiguous()
     shared = {} if solution.shrunk_to is None else vars(solution.shrunk_to)
-    return found | {f"shared {key}": value.contiguous() for key, value in shared.items()}
+    return tensors | {f"shared {key}": value.contiguous() for key, value in shared.items()}
 
 
 def _solution(tensors: dict[str, Tensor]) -> Solution:
@@ -184,13 +185,13 @@ def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _watched() -> Iterator[None]:
-    """A lost process shows as a broken connection in all others."""
+def _connected() -> Iterator[None]:
+    """A process that ended shows as a broken connection in all others."""
     try:
         yield
     except RuntimeError as error:
         raise CalibrationError(
             "every process of the calibration to stay until the end",
             f"a lost connection ({str(error).splitlines()[0][:200]})",
-            "See which process ended and why; started again, a calibration with a checkpoint goes on from there.",
+            "See which process ended and why; a calibration with a checkpoint can be resumed.",
         ) from error

@@ -11,7 +11,7 @@ from sgfi.calibration.batches import Batches
 
 
 class Progress:
-    """Counts batches over all passes, so that the time left is honest. Silent when switched off."""
+    """Counts batches over all passes, so that the time left is right. Silent when switched off."""
 
     def __init__(self, shown: bool, passes: int, batches: int, nodes: int, done: int = 0) -> None:
         self._passes, self._pass, self._nodes, self._done = passes, 0, nodes, done
@@ -27,14 +27,19 @@ class Progress:
     def batches(self, data: Batches, label: str) -> Iterator[tuple[int, Tensor]]:
         """One pass over the data."""
         self._pass += 1
-        told = f"node {self._done}/{self._nodes}, pass {self._pass}/{self._passes}, {label}"
-        self._bar.set_postfix_str(told, refresh=False)
+        text = f"node {self._done}/{self._nodes}, pass {self._pass}/{self._passes}, {label}"
+        self._bar.set_postfix_str(text, refresh=False)
         for entry in data:
             yield entry
             self._bar.update()
 
+    def expect(self, passes: int, nodes_done: int) -> None:
+        """How many passes are needed in all, and how many nodes are finished, now that it is known."""
+        self.skip(self._passes - passes)
+        self._done = nodes_done
+
     def skip(self, passes: int) -> None:
-        """Passes that turned out not to be needed."""
+        """Passes that are not needed."""
         self._passes -= passes
         self._bar.total = max(self._bar.n, (self._bar.total or 0) - passes * self._batches)
 

@@ -1,142 +1,115 @@
-"""One calibration as a job: what is fitted, on which samples, and what fits into memory together."""
+"""What fits into memory together: nodes per round, groups of bins per pass, precision of the sums; and one run."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
-from math import isfinite
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
-from sgfi.boundaries import Plan
+from sgfi.boundaries import Boundary, Plan
 from sgfi.calibration.batches import Batches
 from sgfi.calibration.memory import as_bytes, available, readable
-from sgfi.calibration.processes import Team
+from sgfi.calibration.processes import ProcessGroup
+from sgfi.calibration.settings import FitSettings
+from sgfi.calibration.spill import SpillBuffer
+from sgfi.calibration.splits import SampleSplit
 from sgfi.errors import CalibrationError
-from sgfi.spectral import Moments, wide, workspace
-
-HELD_OUT = 8
-"""``stages="auto"`` fits on all samples but every eighth, and judges a further map on these."""
+from sgfi.spectral import Moments, MomentShape, wide, workspace
 
 
-@dataclass
-class Job:
-    """What is being fitted, on what, within which memory."""
+@dataclass(frozen=True)
+class MemoryPlan:
+    """How the work is cut to a budget. Make it with :meth:`within`."""
 
     plan: Plan
-    data: Batches
-    ridge: float | str
-    children: str
-    stages: int
+    settings: FitSettings
+    samples: int
+    """That maps are fitted to."""
     budget: int
-    selective: bool = False
-    """Whether samples are held out, and a further map is kept only if it lowers their error."""
-    team: Team = field(default_factory=Team)
-    dtype: torch.dtype = field(init=False)
-    model: str = field(init=False)
-    exact: bool = field(init=False, default=False)
+    """Bytes for moments, unfinished maps and buffered states."""
+    double: bool = False
     """Whether moments are summed in double precision: where that takes no further pass over the data."""
 
-    def __post_init__(self) -> None:
-        if self.selective and self.data.samples < HELD_OUT:
-            raise CalibrationError(
-                f'at least {HELD_OUT} samples with stages="auto", of which one in {HELD_OUT} is held out',
-                str(self.data.samples),
-                "Give more data, or a number of stages.",
-            )
-        self.dtype = self.plan.graph.input.dtype
-        self.model = self.plan.graph.fingerprint  # taken now: the maps belong to the weights as they are
-        names = list(self.plan.fitted)
-        plain, self.exact = len(self.waves(names)), True
-        room = all(self.held(name) + self.moment_bytes(name) <= self.budget for name in names)
-        self.exact = room and len(self.waves(names)) == plain
+    @classmethod
+    def within(cls, plan: Plan, settings: FitSettings, samples: int, budget: int) -> MemoryPlan:
+        """The plan for a budget, in double precision where that costs nothing."""
+        single = cls(plan, settings, samples, budget)
+        double, names = replace(single, double=True), list(plan.fitted)
+        fits = all(double.need(name) <= budget for name in names)
+        return double if fits and len(double.packed(names)) == len(single.packed(names)) else single
 
-    def signature(self) -> str:
-        facts = {
-            "model": self.model,
-            "plan": self.plan.description,
-            "ridge": self.ridge,
-            "children": self.children,
-            "stages": [self.stages, self.selective],
-            "data": self.data.marks,
-        }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def fitted(self) -> int:
-        """How many samples the maps are fitted to."""
-        return self.data.samples - (self.data.samples // HELD_OUT if self.selective else 0)
-
-    def fits(self, place: int) -> slice | Tensor:
-        """Which samples of a batch the maps are fitted to."""
-        return ~self._held_out(place) if self.selective else slice(None)
-
-    def judges(self, place: int) -> slice | Tensor:
-        """Which samples of a batch tell what a map misses."""
-        return self._held_out(place) if self.selective else slice(None)
-
-    def _held_out(self, place: int) -> Tensor:
-        """(B,) true for every eighth sample of all batches in a row."""
-        start, size = sum(self.data.sizes[:place]), self.data.sizes[place]
-        numbers = torch.arange(start, start + size, device=self.plan.graph.device)
-        return numbers % HELD_OUT == HELD_OUT - 1
-
-    def map_bytes(self, name: str) -> int:
-        """Bytes of one map of a node."""
+    def shape(self, name: str) -> MomentShape:
         boundary = self.plan.boundary[name]
-        numbers = boundary.operator.size(boundary.partition.count, boundary.channels)
-        return numbers * boundary.basis.dtype(self.dtype).itemsize
+        return MomentShape(boundary.channels, boundary.width, boundary.operator.full, self.few(name))
 
     def moment_bytes(self, name: str, groups: int | None = None) -> int:
-        boundary = self.plan.boundary[name]
-        count = boundary.partition.count if groups is None else groups
-        most = self.fitted if self.few(name) else None
-        full, width, sums = boundary.operator.full, boundary.width, self.sums(name)
-        return Moments.size(count, boundary.channels, sums, full=full, width=width, most=most)
+        """Bytes of a node's moments, or of some of its groups'."""
+        count = self.plan.boundary[name].partition.count if groups is None else groups
+        most = self.samples if self.few(name) else None
+        return count * self.shape(name).numbers(most) * self.sums(name).itemsize
+
+    def moments(self, name: str, groups: range) -> Moments:
+        """Empty moments of some groups of a node."""
+        dtype, device = self._dtype(self.plan.boundary[name]), self.plan.graph.device
+        partition = self.plan.boundary[name].partition
+        return Moments.empty(partition, self.shape(name), dtype, groups=groups, device=device, sums=self.sums(name))
 
     def sums(self, name: str) -> torch.dtype:
         """The precision of a node's moments; those a ridge is chosen from make room for what is made of them."""
-        dtype = self.plan.boundary[name].basis.dtype(self.dtype)
-        return wide(dtype, self.plan.graph.device) if self.exact and self.ridge != "auto" else dtype
+        dtype = self._dtype(self.plan.boundary[name])
+        return wide(dtype, self.plan.graph.device) if self.double and self.settings.ridge != "auto" else dtype
 
     def few(self, name: str) -> bool:
         """Whether a ridge is chosen from fewer samples than channels: the samples, which are kept, are all it needs."""
         boundary = self.plan.boundary[name]
         singles = boundary.partition.kind == "singleton"
-        return self.ridge == "auto" and singles and self.fitted < boundary.width
+        return self.settings.ridge == "auto" and singles and self.samples < boundary.width
 
     def held(self, name: str) -> int:
         """Bytes of a node's maps while it is being fitted, of their copy on the way to disk, and of the solves."""
         boundary = self.plan.boundary[name]
-        copies = self.stages + 1 + (self.children == "honest" or self.ridge == "auto")
-        solving = boundary.operator.full * workspace(
-            boundary.partition.count, boundary.width, boundary.basis.dtype(self.dtype)
-        )
-        return copies * self.map_bytes(name) + solving
+        count, dtype = boundary.partition.count, self._dtype(boundary)
+        copies = self.settings.most_maps + 1 + self.settings.leave_one_out
+        solving = boundary.operator.full * workspace(count, boundary.width, dtype)
+        return copies * boundary.operator.size(count, boundary.channels) * dtype.itemsize + solving
+
+    def need(self, name: str) -> int:
+        """Bytes of fitting a node in as few passes as it has maps."""
+        return self.held(name) + self.moment_bytes(name)
 
     def spare(self) -> int:
         """What the largest fit leaves of the budget."""
-        return max(0, self.budget - max(self.held(name) + self.moment_bytes(name) for name in self.plan.fitted))
+        return max(0, self.budget - max(map(self.need, self.plan.fitted)))
 
-    def left(self, waves: list[list[str]]) -> int:
+    def left(self, rounds: list[list[str]]) -> int:
         """What nodes fitted together leave of the budget."""
-        used = [sum(self.held(name) + self.moment_bytes(name) for name in wave) for wave in waves]
-        return max(0, self.budget - max(used, default=0))
+        return max(0, self.budget - max((sum(map(self.need, names)) for names in rounds), default=0))
 
-    def waves(self, names: list[str]) -> list[list[str]]:
-        """Nodes that can be fitted together, sharing one forward per batch, within the budget."""
-        waves: list[list[str]] = []
+    def packed(self, names: list[str]) -> list[list[str]]:
+        """Nodes that can share one forward per batch within the budget."""
+        rounds: list[list[str]] = []
         room = 0
         for name in names:
-            need = self.held(name) + self.moment_bytes(name)
-            if not waves or need > room:
-                waves.append([])
+            if not rounds or self.need(name) > room:
+                rounds.append([])
                 room = self.budget
-            waves[-1].append(name)
-            room -= need
-        return waves
+            rounds[-1].append(name)
+            room -= self.need(name)
+        return rounds
+
+    def rounds(self, finished: Collection[str]) -> list[list[str]]:
+        """The nodes left to fit, deepest first, those of one round together. Repaired children: one at a time."""
+        names = [name for name in reversed(self.plan.fitted) if name not in finished]
+        return self.packed(names) if self.settings.children == "true" else [[name] for name in names]
+
+    def passes(self, finished: Collection[str]) -> int:
+        """Passes over the data for the nodes left to fit; repaired children need one more for starting states."""
+        rounds = self.rounds(finished)
+        fits = sum(max(len(self.chunks(name)) for name in names) for names in rounds)
+        return self.settings.most_maps * fits + (self.settings.children != "true" and bool(rounds))
 
     def chunks(self, name: str) -> list[range]:
         """Ranges of groups whose moments fit into what the maps leave of the budget."""
@@ -152,49 +125,39 @@ class Job:
         step = min(count, room // each)
         return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
-
-def budget(memory: int | str | None, team: Team) -> int:
-    """What one process may use: of a team, the least any of them has, so that all schedule alike."""
-    mine = as_bytes(memory) if memory is not None else available() // (2 * team.neighbours())
-    return min(team.gather(mine))
+    def _dtype(self, boundary: Boundary) -> torch.dtype:
+        return boundary.basis.dtype(self.plan.graph.input.dtype)
 
 
-def check(ridge: float | str, children: str, stages: int | str) -> None:
-    if children not in ("true", "online", "honest"):
-        raise CalibrationError('children "true", "online" or "honest"', repr(children), "Choose one of these.")
-    number = isinstance(ridge, (int, float)) and not isinstance(ridge, bool)
-    if ridge != "auto" and not (number and ridge > 0 and isfinite(ridge)):  # type: ignore[operator,arg-type]
-        raise CalibrationError('a positive, finite relative ridge or "auto"', repr(ridge), "The paper uses 0.01.")
-    if ridge == "auto" and children == "true":
-        raise CalibrationError(
-            'children="online" or "honest" with ridge="auto"',
-            "children='true'",
-            "Only these keep the samples to choose on.",
-        )
-    if stages == "auto" and children == "true":
-        raise CalibrationError(
-            'children="online" or "honest" with stages="auto"',
-            "children='true'",
-            "Only these keep the samples that tell when to stop.",
-        )
-    if stages != "auto" and (not isinstance(stages, int) or isinstance(stages, bool) or stages < 1):
-        raise CalibrationError('one stage or more, or "auto"', repr(stages), "The paper uses 2.")
+@dataclass(frozen=True)
+class Run:
+    """One calibration: what is fitted, on which samples, within which memory, by which processes."""
+
+    plan: Plan
+    settings: FitSettings
+    data: Batches
+    split: SampleSplit
+    memory: MemoryPlan
+    group: ProcessGroup
+    buffer: SpillBuffer
+    """Tensors kept from one pass to the next."""
+    fingerprint: str
+    """Of the weights as they were at the start: the maps belong to these."""
+
+    @classmethod
+    def of(cls, plan: Plan, settings: FitSettings, data: Batches, group: ProcessGroup, memory: int | str | None) -> Run:
+        split = SampleSplit(tuple(data.sizes), settings.holds_out, plan.graph.device)
+        cut = MemoryPlan.within(plan, settings, split.fitted, budget(memory, group))
+        return cls(plan, settings, data, split, cut, group, SpillBuffer(cut.spare()), plan.graph.fingerprint)
+
+    @property
+    def signature(self) -> str:
+        """What a checkpoint, and every process, must agree on. Memory does not change the maps."""
+        facts = {"model": self.fingerprint, "plan": self.plan.description, "data": self.data.digests}
+        return hashlib.sha256(json.dumps(facts | self.settings.facts, sort_keys=True).encode()).hexdigest()
 
 
-def check_plan(plan: Plan, ridge: float | str, children: str, stages: int | str) -> None:
-    if not isinstance(plan, Plan):
-        raise CalibrationError("a plan", type(plan).__name__, "Pass sgfi.plan(graph, ...).")
-    for name in plan.fitted:
-        operator = plan.boundary[name].operator
-        if ridge == "auto" and not operator.chooses_ridge:
-            raise CalibrationError(
-                'the full or a causal operator with ridge="auto"',
-                f"{operator.name!r} at {name!r}",
-                "Give this plan a number.",
-            )
-        if children == "honest" and not operator.tells_leverage:
-            raise CalibrationError(
-                'an operator whose leverage is known with children="honest"',
-                f"{operator.name!r} at {name!r}",
-                'Use children="online", or the full or diagonal operator.',
-            )
+def budget(memory: int | str | None, group: ProcessGroup) -> int:
+    """Bytes for each process: the least that any of them has, so that all of them schedule alike."""
+    mine = as_bytes(memory) if memory is not None else available() // (2 * group.processes_on_host())
+    return min(group.all_gather(mine))

@@ -1,8 +1,9 @@
-"""Tensors carried from one pass over the data to the next, in memory or, beyond a limit, on disk."""
+"""Tensors kept from one pass over the data to the next: in memory, and beyond a limit spilled to disk."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Hashable
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -13,30 +14,31 @@ from sgfi.calibration.memory import readable
 from sgfi.errors import CalibrationError
 
 
-class Carry:
-    """A tensor per key and batch. What would exceed ``limit`` bytes goes to a temporary folder."""
+class SpillBuffer:
+    """A tensor per key and batch. What would exceed ``limit`` bytes is spilled to a temporary folder."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._used = limit, 0
-        self._held: dict[tuple[str, int], Tensor] = {}
-        self._spilled: dict[tuple[str, int], tuple[Path, object]] = {}
+        self._held: dict[tuple[Hashable, int], Tensor] = {}
+        self._spilled: dict[tuple[Hashable, int], tuple[Path, object]] = {}
         self._folder: tempfile.TemporaryDirectory | None = None
         self._files = 0
 
-    def has(self, key: str, place: int) -> bool:
-        return (key, place) in self._held or (key, place) in self._spilled
+    def has(self, key: Hashable, batch_index: int) -> bool:
+        return (key, batch_index) in self._held or (key, batch_index) in self._spilled
 
-    def get(self, key: str, place: int) -> Tensor:
-        if (key, place) in self._held:
-            return self._held[key, place]
-        path, device = self._spilled[key, place]
+    def get(self, key: Hashable, batch_index: int) -> Tensor:
+        if (key, batch_index) in self._held:
+            return self._held[key, batch_index]
+        path, device = self._spilled[key, batch_index]
         return load_file(path, device=str(device))["value"]
 
-    def put(self, key: str, place: int, value: Tensor) -> None:
-        self._discard((key, place))
+    def put(self, key: Hashable, batch_index: int, value: Tensor) -> None:
+        """In place of what is there."""
+        self._discard((key, batch_index))
         size = value.numel() * value.element_size()
         if self._used + size <= self._limit:
-            self._held[key, place] = value
+            self._held[key, batch_index] = value
             self._used += size
             return
         path = self._next_file()
@@ -44,22 +46,22 @@ class Carry:
             save_file({"value": value.contiguous()}, path)
         except (OSError, SafetensorError) as error:  # the latter is how it reports a full disk
             raise CalibrationError(
-                f"room on disk for {readable(size)} of carried states in {path.parent}",
+                f"room on disk to spill {readable(size)} of states to {path.parent}",
                 str(error),
                 "Free space there, point TMPDIR elsewhere, or raise memory=... so that they stay in memory.",
             ) from error
-        self._spilled[key, place] = (path, value.device)
+        self._spilled[key, batch_index] = (path, value.device)
 
-    def drop(self, key: str) -> None:
-        """Forget every batch of a key."""
-        for entry in [entry for entry in (*self._held, *self._spilled) if entry[0] == key]:
+    def drop(self, *keys: Hashable) -> None:
+        """Forget every batch of these keys."""
+        for entry in [entry for entry in (*self._held, *self._spilled) if entry[0] in keys]:
             self._discard(entry)
 
-    def rename(self, key: str, new: str) -> None:
-        """Every batch of ``key`` under another name, in place of what stood there."""
+    def rename(self, key: Hashable, new: Hashable) -> None:
+        """Every batch of ``key`` under another key, in place of what is there."""
         self.drop(new)
-        self._held = {(new if name == key else name, place): value for (name, place), value in self._held.items()}
-        self._spilled = {(new if name == key else name, place): file for (name, place), file in self._spilled.items()}
+        self._held = {(new if name == key else name, index): value for (name, index), value in self._held.items()}
+        self._spilled = {(new if name == key else name, index): file for (name, index), file in self._spilled.items()}
 
     def close(self) -> None:
         """Forget everything and remove the folder."""
@@ -71,11 +73,11 @@ class Carry:
             self._folder = None
 
     def _next_file(self) -> Path:
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="sgfi-carry-")
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="sgfi-spill-")
         self._files += 1
         return Path(self._folder.name) / f"{self._files}.safetensors"
 
-    def _discard(self, entry: tuple[str, int]) -> None:
+    def _discard(self, entry: tuple[Hashable, int]) -> None:
         if entry in self._held:
             value = self._held.pop(entry)
             self._used -= value.numel() * value.element_size()

@@ -16,7 +16,9 @@ class Children(str, Enum):
 
     true = "true"
     online = "online"
+    cross_fitted = "cross-fitted"
     honest = "honest"
+    """The former name of the one before."""
 
 
 class Precision(str, Enum):
@@ -121,3 +123,70 @@ def free_map_folder(path: Path, force: bool) -> Path:
             "Remove it yourself, or choose another.",
         )
     return path
+
+
+# Options of ``sgfi calibrate``; those that are left out are the preset's.
+
+PresetName = Annotated[
+    str,
+    typer.Option(
+        "--preset",
+        help="paper: as published; aligned: best measured alignment with the input (online children, chosen ridge "
+        "and stages, stem opened, neighbouring bins tied). Single options override it.",
+    ),
+]
+PresetBoundaries = Annotated[
+    str | None,
+    typer.Option(
+        help="'stage', 'full', or tensors separated by commas; 'stage,stem' opens the recipe's first segment. "
+        "Default: the preset's."
+    ),
+]
+PresetPartition = Annotated[
+    str | None,
+    typer.Option(
+        help="singleton: a matrix per frequency; blocksK: one for K neighbours along every axis; shared: one for "
+        "all; first-apart: one for the first token and one for all others (causal operators). Default: the preset's."
+    ),
+]
+Ridge = Annotated[
+    str | None,
+    typer.Option(
+        help="Relative ridge, or 'auto': chosen by leave-one-out (online or cross-fitted children). "
+        "Default: the preset's."
+    ),
+]
+FittedOn = Annotated[
+    Children | None,
+    typer.Option(
+        help="true activations (the paper), online: the states inversion will hand on, cross-fitted: those of maps "
+        "that did not see the sample (deprecated name: honest). Default: the preset's."
+    ),
+]
+MapsPerNode = Annotated[
+    str | None,
+    typer.Option(
+        help="Maps per node, 2 being the paper's G and D, or 'auto': while they help (online or cross-fitted "
+        "children). Default: the preset's."
+    ),
+]
+OperatorName = Annotated[
+    str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
+]
+Mirror = Annotated[bool, typer.Option("--mirror", help="Fit on every picture mirrored left to right, too.")]
+Memory = Annotated[str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")]
+StoredPrecision = Annotated[
+    Precision, typer.Option(help="Numbers of the maps on disk: as fitted (full), 16 bits (half) or 8 (int8).")
+]
+
+
+def optional_number(text: str | None, kind: type[Number], option: str) -> Number | str | None:
+    """:func:`number_or_auto` of an option that may be left out."""
+    return None if text is None else number_or_auto(text, kind, option)
+
+
+def children_word(children: Children | None, quiet: bool) -> str | None:
+    """The word for :func:`sgfi.calibrate`, with a remark where it is a former one."""
+    if children is Children.honest and not quiet:
+        typer.echo("--children honest is now called cross-fitted.", err=True)
+    return None if children is None else children.value

@@ -13,9 +13,9 @@ from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse
 from sgfi.inversion import MapFamily
-from sgfi.inversion.update import Maps, Seed, estimates, mean_seed, source, walk
+from sgfi.inversion.update import Maps, Seed, mean_seed, walk
 from sgfi.settings import JsonSettings
-from sgfi.spectral import Moments, WienerMap, wide
+from sgfi.spectral import WienerMap, wide
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Search(JsonSettings):
     variation: float = 0.1
     energy: float = 0.001
     jitter: int = 4
-    """Pixels the picture may be shifted by, in both directions, anew at every step."""
+    """Pixels by which the picture may be shifted in every step, in both directions."""
 
 
 def preimage(plan: Plan, state: Tensor, search: Search, seed: int, target: str | None = None) -> Tensor:
-    """An input whose target tensor comes close to ``state`` (B, ...), found by gradient steps: (B, *input)."""
+    """An input whose target tensor comes close to ``state`` (B, ...), by gradient steps: (B, *input)."""
     generator = torch.Generator().manual_seed(seed)
     shape = (len(state), *plan.boundary["input"].basis.shape)
     x = torch.randn(shape, generator=generator, dtype=torch.float64).to(state).requires_grad_()
@@ -46,9 +46,9 @@ def preimage(plan: Plan, state: Tensor, search: Search, seed: int, target: str |
     with torch.enable_grad():
         for _ in range(search.steps):
             shift = torch.randint(-search.jitter, search.jitter + 1, (len(axes),), generator=generator).tolist()
-            (found,) = program(x.roll(shift, axes) if axes else x)
-            missed = (found - state).flatten(1).square().sum(1) / size
-            loss = missed.sum() + search.energy * _per_image(x.square()).sum()
+            (feature,) = program(x.roll(shift, axes) if axes else x)
+            error = (feature - state).flatten(1).square().sum(1) / size
+            loss = error.sum() + search.energy * _per_image(x.square()).sum()
             for axis in axes:
                 loss = loss + search.variation * _per_image(x.diff(dim=axis).abs()).sum()
             adam.zero_grad()
@@ -60,8 +60,8 @@ def preimage(plan: Plan, state: Tensor, search: Search, seed: int, target: str |
 def feature_nmse(plan: Plan, value: Tensor, state: Tensor) -> Tensor:
     """How far an input's target tensor is from ``state``: (B,)."""
     with torch.no_grad():
-        (found,) = plan.graph.program(("input",), (plan.target,))(value)
-    return nmse(found, state)
+        (feature,) = plan.graph.program(("input",), (plan.target,))(value)
+    return nmse(feature, state)
 
 
 def _per_image(x: Tensor) -> Tensor:
@@ -138,34 +138,11 @@ def _length(state: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def seeded_maps(
-    plan: Plan, batches: Iterable[Tensor], seed: Seed, ridge: float = 0.01, stages: int = 2
-) -> dict[str, tuple[WienerMap, ...]]:
-    """Maps fitted on true children as :func:`sgfi.calibrate` fits them, but with another seed."""
-    maps: dict[str, tuple[WienerMap, ...]] = dict.fromkeys(plan.fitted, ())
-    for _ in range(stages):
-        moments = {name: _moments(plan, name) for name in plan.fitted}
-        for x in batches:
-            point = Linearisation(plan.graph, plan.dag.frontiers, x)
-            for name in reversed(plan.fitted):
-                local, states = point.at(name), [point.values[u] for u in plan.children(name)]
-                seeds = [seed(y, plan.boundary[u]) for y, u in zip(states, plan.children(name), strict=True)]
-                y = next(reversed([*estimates(local, states, seeds, maps[name])]), None)
-                observed = source(local, states, seeds, y)
-                point.release(name)
-                boundary, truth = plan.boundary[name], point.values[name]
-                left = truth if y is None else truth - y
-                moments[name].update(boundary.reads(observed), boundary.basis.analyse(left))
-        for name in plan.fitted:
-            boundary = plan.boundary[name]
-            weights = boundary.operator.solve(moments.pop(name), ridge).weights
-            maps[name] = (*maps[name], WienerMap(boundary.basis, boundary.partition, boundary.operator, weights))
-    return maps
-
-
-@torch.no_grad()
 def seeded_inverse(plan: Plan, maps: Maps, x: Tensor, seed: Seed) -> Tensor:
-    """The full-target inverse of ``x`` with maps and seed of one kind: (B, *input)."""
+    """The full-target inverse of ``x`` with maps that were fitted with this seed: (B, *input).
+
+    Such maps come from ``sgfi.calibration.calibrate.fit(FitSettings(seed=seed), plan, batches)``.
+    """
     missing = [name for name in plan.fitted if not maps[name]]
     if missing:
         raise QueryError("maps for every node", f"none for {missing[0]!r}", "Fit at least one map.")
@@ -173,10 +150,3 @@ def seeded_inverse(plan: Plan, maps: Maps, x: Tensor, seed: Seed) -> Tensor:
     top = point.values[plan.target]
     *_, last = walk(point, plan.dag, maps, top, lambda state, name: seed(state, plan.boundary[name]))
     return last.state
-
-
-def _moments(plan: Plan, name: str) -> Moments:
-    boundary = plan.boundary[name]
-    dtype = boundary.basis.dtype(plan.graph.input.dtype)
-    full, width = boundary.operator.full, boundary.width
-    return Moments.empty(boundary.partition, boundary.channels, dtype, full=full, width=width)

@@ -18,6 +18,9 @@ from sgfi.inversion.query import Query
 from sgfi.inversion.update import walk
 from sgfi.spectral import WienerMap
 
+FORMER_CHILDREN = {"honest": "cross-fitted"}
+"""Words of earlier releases for ``MapFamily.children``, which their folders still hold."""
+
 
 @dataclass(frozen=True, eq=False)
 class MapFamily:
@@ -40,7 +43,8 @@ class MapFamily:
     """Per node and map: the ridge, the mean energies of source and target, and the leave-one-out error where known."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able facts about the data, seeds and preprocessing, kept in the manifest."""
-
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able: the preset of the calibration and what it was resolved to; empty where that was not recorded."""
     precision: str = "full"
     """``full`` (as fitted), ``half`` or ``int8``: how the maps are kept."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from sgfi.spectral import quantise, shrinkage
 from sgfi.spectral.basis import Basis
-from sgfi.spectral.moments import Moments
+from sgfi.spectral.moments import Moments, MomentShape
 from sgfi.spectral.operators import Operator, operator_named
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.precision import wide
@@ -17,6 +17,7 @@ from sgfi.spectral.wiener import WienerMap
 __all__ = [
     "PRECISIONS",
     "Basis",
+    "MomentShape",
     "Moments",
     "Operator",
     "Partition",

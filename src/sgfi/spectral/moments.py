@@ -20,6 +20,28 @@ FLOOR = 1e-30
 """Least value of a power that is divided by: protects the relative ridge of a zero source (eq:relative_ridge)."""
 
 
+@dataclass(frozen=True)
+class MomentShape:
+    """What is summed in each group of bins."""
+
+    channels: int
+    """C of the targets."""
+    width: int | None = None
+    """W of the sources; by default C."""
+    full: bool = True
+    """Matrices, or channel-wise sums."""
+    bare: bool = False
+    """Only counts and energies."""
+
+    @property
+    def reads(self) -> int:
+        return self.width or self.channels
+
+    def numbers(self, samples: int | None = None) -> int:
+        """In one group, or in what is made of ``samples`` in its place."""
+        return (self.reads + self.channels) * (samples or self.reads) if self.full else 2 * self.channels
+
+
 @dataclass
 class Moments:
     """Sums over samples of ``X X*`` and ``Y X*``, pooled over the bins of each group.
@@ -46,23 +68,21 @@ class Moments:
     def empty(
         cls,
         partition: Partition,
-        channels: int,
+        shape: int | MomentShape,
         dtype: torch.dtype,
         *,
-        full: bool = True,
-        width: int | None = None,
-        bare: bool = False,
         groups: range | None = None,
         device: torch.device | str = "cpu",
         sums: torch.dtype | None = None,
     ) -> Moments:
+        """No samples yet. ``shape`` may be the number of channels; ``sums`` is the dtype of the sums."""
         groups = range(partition.count) if groups is None else groups
-        reads = width or channels
-        across = (0 if bare else reads,) if full else ()
+        shape = MomentShape(shape) if isinstance(shape, int) else shape
+        across = (0 if shape.bare else shape.reads,) if shape.full else ()
         energies = wide(torch.float32, device)
         return cls(
-            xx=torch.zeros(len(groups), reads, *across, dtype=sums or dtype, device=device),
-            yx=torch.zeros(len(groups), channels, *across, dtype=sums or dtype, device=device),
+            xx=torch.zeros(len(groups), shape.reads, *across, dtype=sums or dtype, device=device),
+            yx=torch.zeros(len(groups), shape.channels, *across, dtype=sums or dtype, device=device),
             energy=torch.zeros((), dtype=energies, device=device),
             target=torch.zeros((), dtype=energies, device=device),
             count=0,
@@ -144,20 +164,6 @@ class Moments:
         """(K,) the same with the mean over each group alone."""
         diagonal = torch.diagonal(self.xx, dim1=-2, dim2=-1).real.to(self.energy.dtype)
         return relative * (diagonal.mean(1) / self.columns).clamp(min=FLOOR)
-
-    @staticmethod
-    def size(
-        groups: int,
-        channels: int,
-        dtype: torch.dtype,
-        *,
-        full: bool = True,
-        width: int | None = None,
-        most: int | None = None,
-    ) -> int:
-        """Bytes of one accumulator pair, or of what is made of ``most`` samples in its place."""
-        reads = width or channels
-        return groups * ((reads + channels) * (most or reads) if full else 2 * channels) * dtype.itemsize
 
 
 def _add_product(sums: Tensor, left: Tensor, right: Tensor) -> None:

@@ -22,6 +22,7 @@ from sgfi.boundaries import Plan, plan
 from sgfi.errors import SgfiError, StoreError
 from sgfi.graph import TensorGraph, capture
 from sgfi.inversion import MapFamily
+from sgfi.inversion.family import FORMER_CHILDREN
 from sgfi.spectral import PRECISIONS
 from sgfi.storage import files
 from sgfi.storage.files import MANIFEST, UNFINISHED, StoredMaps
@@ -115,16 +116,18 @@ def load(
     paths = {name: path / entry["file"] for name, entry in manifest["files"].items()}
     restored = _replan(graph, manifest["plan"], paths)
     stored = StoredMaps(paths, restored)
+    children = manifest["calibration"]["children"]
     return MapFamily(
         plan=restored,
         maps=stored if stream else dict(stored),
         ridge=manifest["calibration"]["ridge"],
-        children=manifest["calibration"]["children"],
+        children=FORMER_CHILDREN.get(children, children),
         samples=manifest["calibration"]["samples"],
         fingerprint=manifest["model"]["fingerprint"],
         forced=force,
         diagnostics=manifest["calibration"]["diagnostics"],
         provenance=manifest["provenance"],
+        settings=manifest["calibration"].get("settings", {}),
         precision=manifest.get("precision", "full"),
     )
 
@@ -148,6 +151,7 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
             "ridge": family.ridge,
             "children": family.children,
             "stages": family.stages,
+            "settings": dict(family.settings),
             "samples": family.samples,
             "diagnostics": dict(family.diagnostics),
         },

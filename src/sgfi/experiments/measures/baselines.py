@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 import sgfi
+from sgfi.calibration.calibrate import fit
+from sgfi.calibration.settings import FitSettings
 from sgfi.evaluation import baselines, controls
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.rows import Rows
@@ -71,7 +73,9 @@ def seeds(case: Case, *, kinds: Sequence[str] = KINDS, images: int | None = None
     check_keys(dict.fromkeys(kinds), dict.fromkeys(KINDS), "seeds")
     ridge, data = float(case.options.get("ridge", 0.01)), case.calibration.batches
     named = {kind: baselines.seed_named(kind, case.plan, data) for kind in kinds}
-    fitted = {kind: baselines.seeded_maps(case.plan, data, seed, ridge) for kind, seed in named.items()}
+    fitted = {
+        kind: fit(FitSettings(ridge, seed=seed), case.plan, data, progress=False).maps for kind, seed in named.items()
+    }
 
     def each(x: Tensor) -> Rows:
         values = {k: baselines.seeded_inverse(case.plan, maps, x, named[k]) for k, maps in fitted.items()}

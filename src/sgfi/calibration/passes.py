@@ -1,0 +1,126 @@
+"""Passes over the data: the moments of the next map of every node of a round, and their solution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from sgfi.calibration.child_states import ChildStates
+from sgfi.calibration.progress import Progress
+from sgfi.calibration.repaired_states import RecordedSpectra
+from sgfi.calibration.schedule import Run
+from sgfi.derivatives import Linearisation
+from sgfi.errors import CalibrationError
+from sgfi.inversion.update import estimates, source
+from sgfi.spectral import Moments, Solution, WienerMap
+from sgfi.storage.checkpoint import NodeMaps
+
+Maps = Mapping[str, tuple[WienerMap, ...]]
+
+
+def fit_nodes(run: Run, names: list[str], states: ChildStates, progress: Progress) -> dict[str, NodeMaps]:
+    """All maps of the nodes of one round, one map after the other, with diagnostics."""
+    most = run.settings.most_maps
+    maps: dict[str, tuple[WienerMap, ...]] = dict.fromkeys(names, ())
+    diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for number in range(1, most + 1):
+        pieces: dict[str, list[Solution]] = {name: [] for name in names}
+        chunks = {name: run.memory.chunks(name) for name in names}
+        for turn in range(max(map(len, chunks.values()))):
+            active = {name: ranges[turn] for name, ranges in chunks.items() if turn < len(ranges)}
+            moments = accumulate(run, active, maps, states, progress, f"map {number} of {most}")
+            for name in active:
+                reduced = run.group.reduce_moments(moments.pop(name))
+                if not turn:
+                    diagnostics[name].append(_energies(reduced))
+                pieces[name] += run.group.all_gather_solution(_solve(run, name, reduced))
+        for name in names:
+            solution, boundary = _joined(pieces.pop(name)), run.plan.boundary[name]
+            wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
+            further = (*maps[name], wiener)
+            settled = states.settle(name, further, solution)
+            if not settled.kept:
+                diagnostics[name].pop()
+                progress.skip(most - number)
+                return {name: (maps[name], diagnostics[name])}  # where maps are chosen, nodes are fitted one at a time
+            maps[name] = further
+            diagnostics[name][-1]["ridge"] = float(solution.ridge.median())
+            if settled.residual is not None:
+                diagnostics[name][-1] |= {f"missed_{when}": e for when, e in settled.residual._asdict().items()}
+    return {name: (maps[name], diagnostics[name]) for name in names}
+
+
+@torch.no_grad()
+def accumulate(
+    run: Run, active: Mapping[str, range], maps: Maps, states: ChildStates, progress: Progress, label: str
+) -> dict[str, Moments]:
+    """One pass over the data: the moments of the next map of every active node, of a range of its groups."""
+    plan = run.plan
+    moments = {name: run.memory.moments(name, groups) for name, groups in active.items()}
+    frontiers = {name: plan.children(name) for name in active}
+    for batch_index, x in progress.batches(run.data, f"{label}: {_listed(list(active))}"):
+        known = states.inputs(batch_index, list(active))
+        point = Linearisation(plan.graph, frontiers, x, known=known.true)
+        for name in active:
+            local, children = point.at(name), frontiers[name]
+            given = [known.children[u] if u in known.children else point.values[u] for u in children]
+            seeds = [run.settings.seed(state, plan.boundary[u]) for state, u in zip(given, children, strict=True)]
+            y = known.estimates.get(name)
+            if y is None:
+                first = known.sources.get(name)
+                y = next(reversed([*estimates(local, given, seeds, maps[name], first=first)]), None)
+            observed = source(local, given, seeds, y)
+            point.release(name)
+            target = point.values[name] if y is None else point.values[name] - y
+            boundary, fits = plan.boundary[name], run.split.fits(batch_index)
+            moments[name].update(boundary.reads(observed[fits]), boundary.basis.analyse(target[fits]))
+            _check_finite(name, moments[name], batch_index, point)
+            states.record(batch_index, name, observed, target)
+    return moments
+
+
+def _solve(run: Run, name: str, moments: Moments) -> Solution:
+    operator, ridge = run.plan.boundary[name].operator, run.settings.ridge
+    try:
+        samples = RecordedSpectra(run, name)
+        return operator.solve(moments, ridge, whiten=run.settings.leave_one_out, samples=samples)
+    except torch.linalg.LinAlgError as error:
+        raise CalibrationError(
+            f"moments of {name!r} that stay positive definite with relative ridge {ridge}",
+            str(error).splitlines()[0],
+            "Raise the ridge or give more samples.",
+        ) from error
+
+
+def _joined(pieces: list[Solution]) -> Solution:
+    """The solutions of ranges of groups as one."""
+    if len(pieces) == 1:
+        return pieces[0]
+    weights = {key: torch.cat([piece.weights[key] for piece in pieces]) for key in pieces[0].weights}
+    whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
+    ridge = torch.cat([piece.ridge for piece in pieces])
+    return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None, pieces[0].shrunk_to)
+
+
+def _energies(moments: Moments) -> dict[str, float]:
+    """Mean energies per sample of what a map reads and of what it is to explain."""
+    return {
+        "source_energy": float(moments.energy) / moments.count,
+        "target_energy": float(moments.target) / moments.count,
+    }
+
+
+def _check_finite(name: str, moments: Moments, batch_index: int, point: Linearisation) -> None:
+    if not (torch.isfinite(moments.energy) and torch.isfinite(moments.target)):
+        # In topological order: where the model itself went wrong first, if it did.
+        guilty = next((node for node, value in point.values.items() if not torch.isfinite(value).all()), name)
+        raise CalibrationError(
+            "finite sources and states",
+            f"NaN or infinity at node {guilty!r} in batch {batch_index}",
+            "Look for overflow in the model there, raise the ridge, or leave this boundary out.",
+        )
+
+
+def _listed(names: list[str], most: int = 2) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
