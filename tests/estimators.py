@@ -29,6 +29,13 @@ class Backpropagation:
     def node(self, target: str | None = None) -> Node:
         return self.graph.nodes[target or self.target]
 
+    @property
+    def origin(self) -> float:
+        return 0.0
+
+    def state(self, x: Tensor, target: str | None = None) -> Tensor:
+        return self.graph.program(("input",), (self.node(target).name,))(x)[0]
+
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> list[Inverse]:

@@ -102,6 +102,7 @@ def test_maps_that_show_the_operating_point_are_said_to() -> None:
     class Photograph:
         def __init__(self, lens: sgfi.NaturalInverse) -> None:
             self.graph, self.target, self.targets, self.node = lens.graph, lens.target, lens.targets, lens.node
+            self.state = lens.state
 
         def answer(self, x, queries, terminal=None, stage="final"):  # type: ignore[no-untyped-def]
             state = torch.ones(len(x), 5, 3, 3, dtype=x.dtype)

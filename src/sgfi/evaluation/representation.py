@@ -37,7 +37,8 @@ def target_state(estimator: Estimator, x: Tensor, target: str | None = None) -> 
 
 def reencoding(estimator: Estimator, inverse: Inverse, x: Tensor) -> Rows:
     """Cosine of the inverse's representation with its own target and with that of another image of the batch."""
-    encoded, truth = (target_state(estimator, value, inverse.query.target) for value in (inverse.value, x))
+    inputs = inverse.value + estimator.origin, x
+    encoded, truth = (target_state(estimator, value, inverse.query.target) for value in inputs)
     return {
         "matched": {"reencoding_cosine": pixel_cosine(encoded, truth)},
         "random pair": {"reencoding_cosine": pixel_cosine(encoded, partner(truth))},

@@ -48,7 +48,9 @@ def measure(
         for stage in STAGES:
             for index, inverse in enumerate(sweep(estimator, x, named, stage=stage)):
                 for name, metric in METRICS.items():
-                    values.setdefault((index, stage, name), []).extend(metric(inverse.value, x).tolist())
+                    values.setdefault((index, stage, name), []).extend(
+                        metric(inverse.value + estimator.origin, x).tolist()
+                    )
     return [
         {
             "query": str(query),

@@ -66,30 +66,27 @@ class Trust:
 
 
 @torch.no_grad()
-def trust(estimator: Estimator, x: Tensor, query: Query, *, others: Tensor | None = None, seed: int = 0) -> Trust:
+def trust(
+    estimator: Estimator, x: Tensor, query: Query, *, others: Tensor | None = None, count: int = 4, seed: int = 0
+) -> Trust:
     """The answer to a query with its three controls, in one sweep.
 
-    ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)``; by default each input's neighbour in the
-    batch, where there is one.
+    ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)`` or one for all; by default each input's
+    neighbour in the batch, where there is one. ``count`` is how many neighbouring queries are compared.
     """
     node = estimator.node(query.target)
     query = query.toward(node.name)
-    (inverse,) = sweep(estimator, x, [query])
-    state = inverse.states[node.name]
+    state = estimator.state(x, node.name)
     terminals = {"random target": _noise_like(state, query.mask(node, x.device), seed)}
     if others is not None or len(x) > 1:
-        elsewhere = sweep(estimator, others, [query])[0].states[node.name] if others is not None else state.roll(1, 0)
+        elsewhere = state.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(state)
         terminals["another input's target"] = elsewhere
-    pictures = {
-        label: answer.value
-        for label, answer in zip(
-            terminals,
-            sweep(estimator, x, [query] * len(terminals), terminal=torch.stack(list(terminals.values()))),
-            strict=True,
-        )
-    }
-    near = neighbours(query, node)
-    alike = [pixel_cosine(answer.value, inverse.value).abs() for answer in (sweep(estimator, x, near) if near else ())]
+    near = neighbours(query, node, count)
+    queries = [query] * (1 + len(terminals)) + near
+    targets = torch.stack([state, *terminals.values(), *[state] * len(near)])
+    inverse, *rest = sweep(estimator, x, queries, terminal=targets)
+    pictures = {label: answer.value for label, answer in zip(terminals, rest, strict=False)}
+    alike = [pixel_cosine(answer.value, inverse.value).abs() for answer in rest[len(terminals) :]]
     scores = {label: pixel_cosine(picture, inverse.value) for label, picture in pictures.items()}
     return Trust(
         inverse,
@@ -128,5 +125,6 @@ def _noise_like(state: Tensor, mask: Tensor, seed: int) -> Tensor:
         raise QueryError("a finite target", "NaN or infinity", "Look for overflow in the model.")
     generator = torch.Generator().manual_seed(seed)
     noise = torch.randn(state.shape, generator=generator, dtype=torch.float64).to(state) * mask
-    lengths = [side.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1)) for side in (state, noise)]
+    sides = state * mask, noise
+    lengths = [side.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1)) for side in sides]
     return noise * (lengths[0] / lengths[1].clamp_min(1e-30))

@@ -62,6 +62,13 @@ class Estimator(Protocol):
     def node(self, target: str | None = None) -> Node:
         """A tensor that can be asked about, with its axes settled; an error where it cannot."""
 
+    @property
+    def origin(self) -> Tensor | float:
+        """What values are deviations from: ``origin + value`` is an input. Zero for maps, else one input's shape."""
+
+    def state(self, x: Tensor, target: str | None = None) -> Tensor:
+        """(B, ...) what the target registered of ``x``, before a query selects from it: what ``terminal`` replaces."""
+
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> Sequence[Inverse]:

@@ -65,6 +65,16 @@ class MapFamily:
         return self.plan.boundary[self.plan.toward(target or self.target).target].node
 
     @property
+    def origin(self) -> float:
+        return 0.0
+
+    @torch.no_grad()
+    def state(self, x: Tensor, target: str | None = None) -> Tensor:
+        """``H_T``"""
+        name = self.node(target).name
+        return Linearisation(self.graph, {}, x, keep=[name]).values[name]
+
+    @property
     def stages(self) -> int:
         """The most maps any node has."""
         return max(map(len, self.maps.values()))

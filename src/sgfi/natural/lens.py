@@ -105,6 +105,17 @@ class NaturalInverse:
             )
         return node
 
+    @property
+    def origin(self) -> Tensor:
+        return self.prior.mean
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def state(self, x: Tensor, target: str | None = None) -> Tensor:
+        """What the feature registered, ``J (x - mu)`` or ``H(x) - H(mu)``."""
+        node = self.node(target)
+        return torch.cat([self._registered(part, node) for _, part in self._parts(x, node.name)])
+
     def describe(self) -> dict[str, Any]:
         return {
             "estimator": "natural inverse",
@@ -135,7 +146,7 @@ class NaturalInverse:
         for start, part in self._parts(x, node.name):
             problem = self._problem(part, node)
             if terminal is None:
-                registered = self._registered(part, problem.jacobian, node.name)
+                registered = self._registered(part, node, problem.jacobian)
             else:
                 registered = terminal.movedim(-len(node.shape), 0)[start : start + len(part)]
                 registered = registered.movedim(0, -len(node.shape))
@@ -210,13 +221,14 @@ class NaturalInverse:
         derivative = jacobian(self.graph, node.name, x, self.prior.mean_like(x), self.path)
         return Problem(derivative, self.prior, float(self.ridge), self.solver, node.channel_axis or 1)
 
-    def _registered(self, x: Tensor, derivative: Jacobian, target: str) -> Tensor:
+    def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
         """t before masking: ``J (x - mu)`` or ``H(x) - H(mu)``, (B, *target)."""
         mu = self.prior.mean_like(x)
         if self.target_value == "tangent":
+            derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
             return derivative.push((x - mu).unsqueeze(0))[0]
         both = torch.cat([x, mu.unsqueeze(0)])
-        values = Linearisation(self.graph, {}, both, keep=[target]).values[target]
+        values = Linearisation(self.graph, {}, both, keep=[node.name]).values[node.name]
         return values[:-1] - values[-1]
 
     def _parts(self, x: Tensor, target: str) -> Iterable[tuple[int, Tensor]]:
