@@ -117,6 +117,16 @@ def test_a_last_batch_of_one_joins_its_neighbour(ran: Ran, toy: Callable[..., Ex
     assert [len(x) for x in evaluation_batches(case)] == [5] and [len(x) for x in evaluation_batches(case, 3)] == [3]
 
 
+def test_a_preset_refines_the_plan_of_its_case(toy: Callable[..., Experiment], tmp_path: Path) -> None:
+    """Measures look at the plan that was fitted, also when the family is read back."""
+    sections = toy("topology").settings("local")
+    sections = replace(sections, plan={"boundaries": "stage"}, calibration={"preset": "aligned"})
+    for _ in range(2):
+        case = Bench(tmp_path).case("a", sections)
+        assert set(case.family.maps) == set(case.plan.fitted) and case.family.plan.fitted == case.plan.fitted
+        assert case.plan.boundary["input"].partition.kind == "custom"
+
+
 def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     real = MEASURES["alignment"]

@@ -49,7 +49,7 @@ def graph() -> sgfi.TensorGraph:
     [
         {"children": "true"},
         {"children": "online", "ridge": "auto"},
-        {"children": "honest", "ridge": "auto", "stages": "auto"},
+        {"children": "cross-fitted", "ridge": "auto", "stages": "auto"},
     ],
     ids=lambda settings: settings["children"],
 )

@@ -124,7 +124,7 @@ class CrossFittedChildren:
 
     A fit flatters the samples it was made from; the next node would then be fitted on states better than any it will
     meet. Ridge regression tells in closed form what it would have predicted without a sample (leave-one-out, PRESS), so
-    every carried state is a leave-one-out state, and its residual is an unbiased error of the map.
+    every state handed on is a leave-one-out state.
     """
 
     def __init__(self, run: Run, checkpoint: Path | None) -> None:

@@ -62,7 +62,7 @@ def calibrate(
     quiet = _quiet_worker(quiet)
     chosen = _preset(preset, operator, boundaries, partition)
     fitted_on = options.children_word(children, quiet)
-    numbers = options.optional_number(ridge, float, "--ridge"), options.optional_number(stages, int, "--stages")
+    numbers = options.number_or_auto(ridge, float, "--ridge"), options.number_or_auto(stages, int, "--stages")
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)

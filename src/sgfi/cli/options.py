@@ -76,9 +76,9 @@ def boundary_choice(text: str) -> str | list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def number_or_auto(text: str, kind: type[Number], option: str) -> Number | str:
-    """A number, or the word ``auto``; anything else is wrong use."""
-    if text == "auto":
+def number_or_auto(text: str | None, kind: type[Number], option: str) -> Number | str | None:
+    """A number, the word ``auto``, or nothing; anything else is wrong use."""
+    if text is None or text == "auto":
         return text
     try:
         return kind(text)
@@ -178,11 +178,6 @@ Memory = Annotated[str | None, typer.Option(help="Memory budget such as 4GiB; mo
 StoredPrecision = Annotated[
     Precision, typer.Option(help="Numbers of the maps on disk: as fitted (full), 16 bits (half) or 8 (int8).")
 ]
-
-
-def optional_number(text: str | None, kind: type[Number], option: str) -> Number | str | None:
-    """:func:`number_or_auto` of an option that may be left out."""
-    return None if text is None else number_or_auto(text, kind, option)
 
 
 def children_word(children: Children | None, quiet: bool) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import sgfi
 from sgfi.calibration.memory import peak, reset_peak
+from sgfi.calibration.presets import preset_named
 from sgfi.errors import DataError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
 from sgfi.experiments.sampling import Sample, draw, open_source
@@ -121,6 +122,7 @@ class Bench:
             mirror=data.mirror,
         )
         plan = sgfi.plan(graph, **_plan_options(graph, sections.plan))
+        plan = preset_named(sections.calibration.get("preset", "paper")).refine(plan)
         return Case(
             label, loaded, plan, fit, evaluation, sections.calibration, self._families, self._trunk, self._progress
         )
