@@ -197,25 +197,13 @@ def markdown(result: Result) -> str:
         ]
         for label, about in result.variants.items()
     ]
-    head = [
-        "variant",
-        "model",
-        "target",
-        "shape",
-        "channel axis",
-        "coordinates",
-        "fitted nodes",
-        "fitted / evaluated on",
-    ]
+    head = "variant, model, target, shape, channel axis, coordinates, fitted nodes, fitted / evaluated on".split(", ")
     parts.append(markdown_table(head, setups))
     for measure, table in tables(result):
         parts += [f"## {measure}", known(measure).about, table]
     judged = verdicts(result)
     if judged:
-        parts += [
-            "## Claims",
-            *(f"- {v.word}: {v.says} ({v.numbers})" for v in judged),
-        ]
+        parts += ["## Claims", *(f"- {v.word}: {v.says} ({v.numbers})" for v in judged)]
     return "\n\n".join(parts) + "\n"
 
 
