@@ -61,7 +61,7 @@ def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, prec
     lens, query = lens_of(name, solver=replace(TIGHT, preconditioner=preconditioner)), query_of(name, number)
     x = tiny(name).inputs(2, seed=3)
     (answer,) = lens.answer(x, [query])
-    assert answer.residual.max() <= 1e-13 and answer.steps.min() > 0 and not answer.share_is_exact
+    assert answer.residual.max() <= 1e-13 and answer.steps.min() > 0 and answer.share_is_exact
     for place in range(len(x)):
         dense = dense_of(lens, name, query, x[place : place + 1])
         relative = lens.ridge * float(answer.ridge[place]) / dense.ridge
@@ -69,16 +69,19 @@ def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, prec
         dense = replace(dense, relative=relative)
         expected = dense.estimator @ dense.J @ (x[place] - lens.prior.mean).flatten()
         torch.testing.assert_close(answer.value[place].flatten(), expected, rtol=0, atol=1e-8)
+        share = dense.share(x.shape[1:], lens.prior.channel_axis)
+        torch.testing.assert_close(answer.share[place], share, rtol=0, atol=1e-8)
 
 
 def test_the_estimated_share_comes_near_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHARE_DRAWS", 400)
+    monkeypatch.setattr(module, "SHARE_EXACT", 0)
     x, query = tiny("chain").inputs(1, seed=3), query_of("chain", 1)
     (answer,) = lens_of("chain", solver=replace(TIGHT, tolerance=1e-3)).answer(x, [query])
     dense = dense_of(lens_of("chain"), "chain", query, x)
     dense = replace(dense, relative=dense.relative * float(answer.ridge[0]) / dense.ridge)
     torch.testing.assert_close(answer.share[0], dense.share((2, 5, 6), 1), rtol=0, atol=0.08)
-    assert answer.share.min() >= 0 and answer.share.max() <= 1
+    assert answer.share.min() >= 0 and answer.share.max() <= 1 and not answer.share_is_exact
 
 
 def test_queries_of_several_targets_and_sizes_are_each_answered_as_alone() -> None:
@@ -130,6 +133,7 @@ def test_earlier_stages_are_the_gradient_and_the_gradient_under_the_prior() -> N
     raw, first = (lens.answer(x, [query], stage=stage)[0] for stage in ("raw", "first"))
     torch.testing.assert_close(raw.value.flatten(), pulled, rtol=0, atol=1e-9)
     torch.testing.assert_close(first.value.flatten(), lens.prior.dense() @ pulled, rtol=0, atol=1e-9)
+    torch.testing.assert_close(raw.share[0], dense.share((2, 5, 6), 1), rtol=0, atol=1e-8)
 
 
 def test_runs_repeat_and_leave_the_random_state_alone() -> None:

@@ -28,7 +28,7 @@ class NaturalAnswer:
     steps: Tensor
     """(B,) conjugate-gradient steps; zero for an exact solve."""
     share_is_exact: bool
-    """Whether :attr:`share` is exact, or estimated from draws when it is first read."""
+    """Whether :attr:`share` is exact or estimated from draws; for large queries it is computed when first read."""
     _share: Callable[[], Tensor] = field(repr=False)
 
     @cached_property

@@ -41,14 +41,17 @@ class Rows:
         white = torch.cat(parts).transpose(0, 1).contiguous()
         return cls(numbers, white, _gram(white), prior)
 
-    def system(self, mask: Tensor, relative: float) -> ExactSystem:
-        """The system of a query whose numbers are among these; lambda is ``relative`` to their mean response."""
+    def system(self, mask: Tensor, relative: float, ridge: Tensor | None = None) -> ExactSystem:
+        """The system of a query whose numbers are among these.
+
+        lambda is ``relative`` to their mean response, or ``ridge`` (B,) itself where it is known already.
+        """
         chosen = torch.nonzero(mask.flatten()[self.numbers]).flatten()
         assert len(chosen) == int(mask.sum()), "a query asks for rows that were not computed"
         whole = len(chosen) == len(self.numbers)
         gram = self.gram if whole else self.gram[:, chosen][:, :, chosen]
         white = self.white if whole else self.white[:, chosen]
-        ridge = scaled(relative, gram.diagonal(dim1=1, dim2=2).mean(1))
+        ridge = scaled(relative, gram.diagonal(dim1=1, dim2=2).mean(1)) if ridge is None else ridge
         unit = torch.eye(len(chosen), dtype=gram.dtype, device=gram.device)
         factor, failed = torch.linalg.cholesky_ex(gram + ridge.reshape(-1, 1, 1) * unit)
         if failed.any():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import torch
@@ -16,10 +15,10 @@ from sgfi.graph import Linearisation, TensorGraph, check_input
 from sgfi.inversion import STAGES, Query, mask
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
-from sgfi.natural.jacobian import Jacobian, jacobian
+from sgfi.natural.jacobian import Jacobian, activations, jacobian
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
-from sgfi.natural.posterior import estimated_share, perturbations
+from sgfi.natural.posterior import estimated_share, exact_share, perturbations
 from sgfi.natural.solution import Solution, Solver, projected
 from sgfi.natural.solve import Problem
 from sgfi.spectral import Basis, Partition, operator_named
@@ -28,6 +27,8 @@ ACTIVATIONS = 2**31
 """Bytes of activations kept for derivatives: larger batches are answered one part after another."""
 TARGET_VALUES = ("tangent", "difference")
 SHARE_DRAWS, SHARE_SEED = 16, 1000
+SHARE_EXACT = 256
+"""Numbers of a query up to which its share is exact: as many VJPs take no longer than a good estimate."""
 
 
 def natural(
@@ -149,27 +150,32 @@ class NaturalInverse:
         ridge, residual, steps = (
             torch.cat([getattr(solution, name)[0] for solution in solutions]) for name in ("ridge", "residual", "steps")
         )
-        exact = all(share is not None for share in shares)
         states = {"input": value, site.name: torch.cat(targets)}
-        whole = torch.cat(shares) if exact else None
+        known = torch.cat(shares) if all(share is not None for share in shares) else None
+        exact = known is not None or int(mask(site, query, x.device).sum()) <= SHARE_EXACT
 
         def share() -> Tensor:
-            return whole if whole is not None else self._estimated_share(x, query)
+            return known if known is not None else self._share(x, query, exact, ridge if stage == "final" else None)
 
         return NaturalAnswer(value, states, query, stage, ridge, residual, steps, exact, share)
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _estimated_share(self, x: Tensor, query: Query) -> Tensor:
-        """Computed again from the input, so that an answer does not keep the derivatives of a whole model."""
+    def _share(self, x: Tensor, query: Query, exact: bool, ridge: Tensor | None) -> Tensor:
+        """Exact, at a given lambda if there is one, or estimated.
+
+        Computed again from the input, so that an answer does not keep the derivatives of a whole model.
+        """
         site = self._site(query)
-        chosen = mask(site, query, x.device)
-        return torch.cat(
-            [
-                estimated_share(self._problem(part, site), chosen, SHARE_DRAWS, SHARE_SEED)
-                for _, part in self._parts(x, site.name)
-            ]
-        )
+        chosen, shares = mask(site, query, x.device), []
+        for start, part in self._parts(x, site.name):
+            problem = self._problem(part, site)
+            if exact:
+                given = None if ridge is None else ridge[start : start + len(part)]
+                shares.append(exact_share(problem, chosen, given))
+            else:
+                shares.append(estimated_share(problem, chosen, SHARE_DRAWS, SHARE_SEED))
+        return torch.cat(shares)
 
     def _problem(self, x: Tensor, site: Boundary) -> Problem:
         derivative = jacobian(self.graph, site.name, x, self.prior.mean_like(x), self.path)
@@ -187,10 +193,8 @@ class NaturalInverse:
 
     def _parts(self, x: Tensor, target: str) -> Iterable[tuple[int, Tensor]]:
         """Parts of a batch whose activations fit into memory, each with the place where it begins."""
-        names = [*self.graph.ancestors(target), target]
-        sizes = [prod(size for size in self.graph.nodes[name].shape if isinstance(size, int)) for name in names]
         points = 1 if self.path.rule == "end" else self.path.points
-        most = max(1, ACTIVATIONS // (sum(sizes) * points * x.element_size()))
+        most = max(1, ACTIVATIONS // (sum(activations(self.graph, target)) * points * x.element_size()))
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
 
     def _site(self, query: Query) -> Boundary:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from sgfi.natural.covariance import Prior
+from sgfi.natural.exact import Rows
 from sgfi.natural.solve import Problem
 
 
@@ -22,7 +25,7 @@ def perturbations(problem: Problem, mask: Tensor, count: int, seed: int) -> tupl
     white = torch.randn(count, 1, *jacobian.target_shape[1:], generator=generator, dtype=torch.float64)
     pushed = jacobian.push(draws)
     white = white.to(device=pushed.device, dtype=pushed.dtype)
-    if int(mask.sum()) <= problem.solver.exact_up_to:
+    if problem.is_small(mask):
         ((_, system),) = problem.exact_systems(mask.unsqueeze(0), [0])
         return draws, system.solve(pushed + _noise(system.ridge, white)).value
     masks = mask.expand(count, *mask.shape)
@@ -30,9 +33,19 @@ def perturbations(problem: Problem, mask: Tensor, count: int, seed: int) -> tupl
     return draws, whole.solve(pushed + _noise(whole.ridge[0], white), problem.solver).value
 
 
+def exact_share(problem: Problem, mask: Tensor, ridge: Tensor | None) -> Tensor:
+    """(B, *coordinates), with one VJP for each number of the query; ``ridge`` (B,) where lambda is known already."""
+    rows = Rows.of(problem.jacobian, problem.prior, torch.nonzero(mask.flatten()).flatten())
+    return rows.system(mask, problem.ridge, ridge).share()
+
+
 def estimated_share(problem: Problem, mask: Tensor, count: int, seed: int) -> Tensor:
-    """(B, *coordinates) in [0, 1]: the explained part of draws over explained part and rest, summed over channels."""
-    draws, explained = perturbations(problem, mask, count, seed)
+    """(B, *coordinates) in [0, 1]: the explained part of draws over explained part and rest, summed over channels.
+
+    Draws are solved to a tenth: what they explain is known no better than their number allows.
+    """
+    rough = replace(problem, solver=replace(problem.solver, tolerance=max(problem.solver.tolerance, 0.1)))
+    draws, explained = perturbations(rough, mask, count, seed)
     known, rest = (_power(problem.prior, part) for part in (explained, draws - explained))
     return known / (known + rest).clamp(min=torch.finfo(known.dtype).tiny)
 

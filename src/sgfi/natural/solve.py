@@ -17,6 +17,8 @@ from sgfi.natural.solution import Solution, Solver
 
 ROWS_MEMORY = 2**30
 """Bytes of written-out rows: queries that fit in together share the rows they have in common."""
+SHARED = 256
+"""Rows written out together: more would cost more in products among them than is saved."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,7 @@ class Problem:
 
         ``masks`` (Q, *target) bool, ``targets`` (Q, B, *target).
         """
-        small = [number for number, mask in enumerate(masks) if int(mask.sum()) <= self.solver.exact_up_to]
+        small = [number for number, mask in enumerate(masks) if self.is_small(mask)]
         large = [number for number in range(len(masks)) if number not in set(small)]
         answers: dict[int, tuple[Solution, Tensor | None]] = {}
         for number, system in self.exact_systems(masks, small):
@@ -48,6 +50,10 @@ class Problem:
                 for row, number in enumerate(some):
                     answers[number] = _row(whole, row), None
         return [answers[number] for number in range(len(masks))]
+
+    def is_small(self, mask: Tensor) -> bool:
+        """Whether the rows of a query are written out."""
+        return self.solver.exact(int(mask.sum()), self.jacobian.work)
 
     def exact_systems(self, masks: Tensor, numbers: Sequence[int]) -> Iterator[tuple[int, ExactSystem]]:
         """The factorised systems of some queries; rows in common are pulled back once."""
@@ -75,7 +81,7 @@ class Problem:
         union = torch.zeros_like(masks[0])
         for number in numbers:
             joined = union | masks[number]
-            if group and int(joined.sum()) > min(most, max(self.solver.exact_up_to, int(masks[number].sum()))):
+            if group and int(joined.sum()) > min(most, SHARED):
                 yield group
                 group, joined = [], masks[number]
             group, union = [*group, number], joined
