@@ -46,6 +46,8 @@ def fitted_prior(name: str, count: int = 24) -> Prior:
 def nodes_and_weights(rule: str, points: int) -> tuple[list[float], list[float]]:
     if rule == "end":
         return [1.0], [1.0]
+    if rule == "right":
+        return [(number + 1) / points for number in range(points)], [1 / points] * points
     if rule == "midpoint":
         return [(number + 0.5) / points for number in range(points)], [1 / points] * points
     nodes, weights = np.polynomial.legendre.leggauss(points)
@@ -81,7 +83,8 @@ class Dense:
     J: Tensor
     S: Tensor
     P: Tensor
-    relative: float
+    ridge: float
+    """lambda itself."""
 
     @property
     def projector(self) -> Tensor:
@@ -91,10 +94,6 @@ class Dense:
     def gram(self) -> Tensor:
         """P J S J* P"""
         return self.projector @ self.J @ self.S @ self.J.mT @ self.projector
-
-    @property
-    def ridge(self) -> float:
-        return self.relative * float(self.gram.trace()) / int(self.P.sum())
 
     @property
     def estimator(self) -> Tensor:
@@ -130,7 +129,7 @@ class Dense:
 
 def lens_of(name: str, jacobian: str | Path = "path", **settings) -> NaturalInverse:
     points = 3 if jacobian == "path" else None
-    return natural(captured(name), fitted_prior(name), jacobian, points, **settings)
+    return natural(captured(name), fitted_prior(name), jacobian, points, **{"ridge": 0.01, **settings})
 
 
 def query_of(name: str, number: int) -> Query:
@@ -143,4 +142,5 @@ def dense_of(lens: NaturalInverse, name: str, query: Query, x: Tensor) -> Dense:
     model, node = tiny(name), lens.graph.nodes[query.target]
     matrix = averaged_jacobian(model, node.name, x, lens.prior.mean, lens.path.rule, lens.path.points)
     chosen = selected(evaluate(model, x)[node.name].shape[1:], model.channel_axis[node.name], query)
-    return Dense(matrix, lens.prior.dense(), chosen, lens.ridge)
+    (answer,) = lens.answer(x, [query])
+    return Dense(matrix, lens.prior.dense(), chosen, float(answer.ridge[0]))

@@ -65,7 +65,7 @@ def test_along_the_line_the_difference_is_accounted_for(rule: str) -> None:
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, _, _ = _made("chain", Path(2))
-    monkeypatch.setattr(module, "MEMORY", 1)
+    monkeypatch.setattr(module, "STACK", 1)
     parts, _, _ = _made("chain", Path(2))
     assert parts.chunk == 1 and whole.chunk > 5
     cotangents = torch.randn(5, *whole.target_shape, dtype=torch.float64)

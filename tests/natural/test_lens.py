@@ -17,23 +17,28 @@ from sgfi.natural.lens import NaturalInverse, natural
 from sgfi.natural.path import Path
 from sgfi.natural.solution import Solver
 from tests.analytic import captured, tiny
-from tests.natural.dense import QUERIES, TIGHT, dense_of, fitted_prior, lens_of, query_of
+from tests.natural.dense import QUERIES, TIGHT, Dense, dense_of, fitted_prior, lens_of, query_of
 from tests.oracle import evaluate
 
 CASES = [(name, number) for name, queries in QUERIES.items() for number in range(len(queries))]
 
 
+def answer_target(lens: NaturalInverse, name: str, x: Tensor, dense: Dense) -> Tensor:
+    """(n,) t of one input (1, ...), before masking."""
+    mu = lens.prior.mean
+    if lens.target_value == "tangent":
+        return dense.J @ (x - mu).flatten()
+    both = evaluate(tiny(name), torch.cat([x, mu.unsqueeze(0)]))[tiny(name).target]
+    return (both[0] - both[1]).flatten()
+
+
 def assert_dense(lens: NaturalInverse, name: str, query: Query, x: Tensor) -> None:
     """Value, share and lambda of every input of a batch."""
     (answer,) = lens.answer(x, [query])
-    mu = lens.prior.mean
     for number in range(len(x)):
         one = x[number : number + 1]
         dense = dense_of(lens, name, query, one)
-        t = dense.J @ (one - mu).flatten()
-        if lens.target_value == "difference":
-            both = evaluate(tiny(name), torch.cat([one, mu.unsqueeze(0)]))[tiny(name).target]
-            t = (both[0] - both[1]).flatten()
+        t = answer_target(lens, name, one, dense)
         expected = (dense.estimator @ t).reshape(one[0].shape)
         torch.testing.assert_close(answer.value[number], expected, rtol=0, atol=1e-8)
         share = dense.share(one.shape[1:], lens.prior.channel_axis)
@@ -42,7 +47,7 @@ def assert_dense(lens: NaturalInverse, name: str, query: Query, x: Tensor) -> No
         if isinstance(lens.prior, GridPrior):
             detail = dense.detail_share(one.shape[1:], lens.prior.channel_axis)
         torch.testing.assert_close(answer.detail_share[number], detail, rtol=0, atol=1e-8)
-        assert float(answer.ridge[number]) == pytest.approx(dense.ridge, rel=1e-10)
+        assert float(answer.ridge[number]) == pytest.approx(dense.ridge, rel=1e-10)  # alone as in the batch
         projected = (dense.P * t).reshape(answer.states[tiny(name).target][number].shape)
         torch.testing.assert_close(answer.states[tiny(name).target][number], projected, rtol=0, atol=1e-10)
     assert answer.share_is_exact and answer.residual.max() < 1e-8 and answer.states["input"] is answer.value
@@ -54,7 +59,7 @@ def test_value_share_and_lambda_are_the_dense_ones(name: str, number: int) -> No
         assert_dense(lens_of(name, jacobian), name, query_of(name, number), tiny(name).inputs(2, seed=3))
 
 
-@pytest.mark.parametrize("rule", ["gauss", "midpoint"])
+@pytest.mark.parametrize("rule", ["gauss", "midpoint", "right"])
 def test_other_settings_are_the_dense_ones(rule: str) -> None:
     lens = lens_of("chain", Path(2, rule), ridge=0.3, target_value="difference")
     assert_dense(lens, "chain", query_of("chain", 1), tiny("chain").inputs(2, seed=3))
@@ -67,24 +72,24 @@ def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, prec
     lens, query = lens_of(name, solver=replace(TIGHT, preconditioner=preconditioner)), query_of(name, number)
     x = tiny(name).inputs(2, seed=3)
     (answer,) = lens.answer(x, [query])
-    assert answer.residual.max() <= 1e-13 and answer.steps.min() > 0 and not answer.share_is_exact
+    assert answer.residual.max() <= 1e-13 and answer.steps.min() > 0 and answer.share_is_exact
     for place in range(len(x)):
         dense = dense_of(lens, name, query, x[place : place + 1])
-        relative = lens.ridge * float(answer.ridge[place]) / dense.ridge
-        assert 0.2 * lens.ridge < relative < 5 * lens.ridge
-        dense = replace(dense, relative=relative)
-        expected = dense.estimator @ dense.J @ (x[place] - lens.prior.mean).flatten()
+        expected = dense.estimator @ answer_target(lens, name, x[place : place + 1], dense)
         torch.testing.assert_close(answer.value[place].flatten(), expected, rtol=0, atol=1e-8)
+        share = dense.share(x.shape[1:], lens.prior.channel_axis)
+        torch.testing.assert_close(answer.share[place], share, rtol=0, atol=1e-8)
 
 
 def test_the_estimated_share_comes_near_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHARE_DRAWS", 400)
+    monkeypatch.setattr(module, "SHARE_EXACT", 0)
     x, query = tiny("chain").inputs(1, seed=3), query_of("chain", 1)
     (answer,) = lens_of("chain", solver=replace(TIGHT, tolerance=1e-3)).answer(x, [query])
     dense = dense_of(lens_of("chain"), "chain", query, x)
-    dense = replace(dense, relative=dense.relative * float(answer.ridge[0]) / dense.ridge)
+    dense = replace(dense, ridge=float(answer.ridge[0]))
     torch.testing.assert_close(answer.share[0], dense.share((2, 5, 6), 1), rtol=0, atol=0.08)
-    assert answer.share.min() >= 0 and answer.share.max() <= 1
+    assert answer.share.min() >= 0 and answer.share.max() <= 1 and not answer.share_is_exact
 
 
 def test_queries_of_several_targets_and_sizes_are_each_answered_as_alone() -> None:
@@ -130,12 +135,14 @@ def test_a_terminal_replaces_what_was_registered() -> None:
 
 
 def test_earlier_stages_are_the_gradient_and_the_gradient_under_the_prior() -> None:
-    lens, query, x = lens_of("chain"), query_of("chain", 1), tiny("chain").inputs(1, seed=3)
+    lens, query = lens_of("chain", target_value="tangent"), query_of("chain", 1)
+    x = tiny("chain").inputs(1, seed=3)
     dense = dense_of(lens, "chain", query, x)
     pulled = dense.J.mT @ dense.projector @ dense.J @ (x - lens.prior.mean).flatten()
     raw, first = (lens.answer(x, [query], stage=stage)[0] for stage in ("raw", "first"))
     torch.testing.assert_close(raw.value.flatten(), pulled, rtol=0, atol=1e-9)
     torch.testing.assert_close(first.value.flatten(), lens.prior.dense() @ pulled, rtol=0, atol=1e-9)
+    torch.testing.assert_close(raw.share[0], dense.share((2, 5, 6), 1), rtol=0, atol=1e-8)
 
 
 def test_runs_repeat_and_leave_the_random_state_alone() -> None:

@@ -39,15 +39,19 @@ ROUTES = {"exact": Solver(), "conjugate gradients": TIGHT}
 @cache
 def expected(name: str) -> tuple[Tensor, Tensor, Tensor]:
     """Dense value and share at the lambda of the exact route, and this lambda; made before anything is planted."""
-    lens, query, x = lens_of(name), query_of(name, 1), tiny(name).inputs(1, seed=3)
+    lens, query, x = lens_of(name, target_value="tangent"), query_of(name, 1), tiny(name).inputs(1, seed=3)
     dense = dense_of(lens, name, query, x)
     value = (dense.estimator @ dense.J @ (x - lens.prior.mean).flatten()).reshape(x.shape)
     return value, dense.share(x.shape[1:], lens.prior.channel_axis), torch.tensor([dense.ridge], dtype=torch.float64)
 
 
-def check(name: str, solver: Solver, ridge: float = 0.01) -> None:
+def check(name: str, solver: Solver) -> None:
     """What the dense tests assert."""
-    lens, query, x = lens_of(name, solver=solver, ridge=ridge), query_of(name, 1), tiny(name).inputs(1, seed=3)
+    lens, query, x = (
+        lens_of(name, solver=solver, target_value="tangent"),
+        query_of(name, 1),
+        tiny(name).inputs(1, seed=3),
+    )
     (answer,) = lens.answer(x, [query])
     value, share, absolute = expected(name)
     torch.testing.assert_close(answer.ridge, absolute, rtol=1e-9, atol=0)
@@ -56,35 +60,28 @@ def check(name: str, solver: Solver, ridge: float = 0.01) -> None:
         torch.testing.assert_close(answer.share[0], share, rtol=0, atol=1e-8)
 
 
-def at_one_lambda(name: str, route: str) -> float:
-    """The relative ridge at which a route has the exact route's lambda."""
-    if route == "exact":
-        return 0.01
-    lens, query, x = lens_of(name, solver=TIGHT), query_of(name, 1), tiny(name).inputs(1, seed=3)
-    return 0.01 * float(expected(name)[2]) / float(lens.answer(x, [query])[0].ridge)
-
-
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("name", ["chain", "tokens"])
 def test_nothing_planted_is_green(name: str, route: str) -> None:
-    check(name, ROUTES[route], at_one_lambda(name, route))
+    check(name, ROUTES[route])
 
 
 @pytest.mark.parametrize("method", ["apply", "root"])
 @pytest.mark.parametrize(("name", "kind"), [("chain", GridPrior), ("tokens", ChannelPrior)])
 def test_a_missing_prior_is_seen(monkeypatch: pytest.MonkeyPatch, name: str, kind: type, method: str) -> None:
     route = "exact" if method == "root" else "conjugate gradients"
-    ridge = at_one_lambda(name, route)
     monkeypatch.setattr(kind, method, lambda self, tensor: tensor)
     with pytest.raises(AssertionError):
-        check(name, ROUTES[route], ridge)
+        check(name, ROUTES[route])
 
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_lambda_that_depends_on_the_target_is_seen(monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     solve = Problem.solve
     monkeypatch.setattr(
-        Problem, "solve", lambda self, masks, t: solve(replace(self, ridge=self.ridge * float(t.norm())), masks, t)
+        Problem,
+        "solve",
+        lambda self, masks, t: solve(replace(self, relative=self.relative * float(t.norm())), masks, t),
     )
     with pytest.raises(AssertionError):
         linear_law("chain", route)
@@ -92,7 +89,7 @@ def test_a_lambda_that_depends_on_the_target_is_seen(monkeypatch: pytest.MonkeyP
 
 def test_a_projector_forgotten_on_the_way_out_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator leaks numbers that were not asked for."""
-    ridge, masked, calls = at_one_lambda("chain", "conjugate gradients"), Systems.masked, []
+    masked, calls = Systems.masked, []
 
     def first_only(self: Systems, stack: Tensor) -> Tensor:
         calls.append(1)
@@ -100,7 +97,7 @@ def test_a_projector_forgotten_on_the_way_out_is_seen(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Systems, "masked", first_only)
     with pytest.raises(AssertionError):
-        check("chain", TIGHT, ridge)
+        check("chain", TIGHT)
 
 
 def test_a_projector_forgotten_on_the_way_in_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,8 +125,8 @@ def test_rows_of_other_numbers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
     """P forgotten in the written-out rows: the query's numbers are read at the wrong end of the target."""
     system = Rows.system
 
-    def shifted(self: Rows, mask: Tensor, relative: float) -> ExactSystem:
-        made = system(self, mask, relative)
+    def shifted(self: Rows, mask: Tensor, ridge: Tensor) -> ExactSystem:
+        made = system(self, mask, ridge)
         return replace(made, numbers=made.numbers.flip(0))
 
     monkeypatch.setattr(Rows, "system", shifted)

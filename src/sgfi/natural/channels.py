@@ -29,6 +29,7 @@ class ChannelPrior(Prior):
     """(D,), or with coordinates such as (L, D)."""
     channel_axis: int
     _tables: dict = field(repr=False, default_factory=dict)
+    independent_positions = True
 
     @cached_property
     def mean(self) -> Tensor:  # type: ignore[override]

@@ -28,6 +28,9 @@ class Prior(ABC):
     channel_axis: int
     """Where the channels stand, counted with the batch as axis 0."""
 
+    independent_positions = False
+    """Whether S has nothing between positions, so that what one says never reaches another."""
+
     @property
     @abstractmethod
     def mean(self) -> Tensor:

@@ -41,14 +41,13 @@ class Rows:
         white = torch.cat(parts).transpose(0, 1).contiguous()
         return cls(numbers, white, _gram(white), prior)
 
-    def system(self, mask: Tensor, relative: float) -> ExactSystem:
-        """The system of a query whose numbers are among these; lambda is ``relative`` to their mean response."""
+    def system(self, mask: Tensor, ridge: Tensor) -> ExactSystem:
+        """The system of a query whose numbers are among these; ``ridge`` (B,) is lambda."""
         chosen = torch.nonzero(mask.flatten()[self.numbers]).flatten()
         assert len(chosen) == int(mask.sum()), "a query asks for rows that were not computed"
         whole = len(chosen) == len(self.numbers)
         gram = self.gram if whole else self.gram[:, chosen][:, :, chosen]
         white = self.white if whole else self.white[:, chosen]
-        ridge = scaled(relative, gram.diagonal(dim1=1, dim2=2).mean(1))
         unit = torch.eye(len(chosen), dtype=gram.dtype, device=gram.device)
         factor, failed = torch.linalg.cholesky_ex(gram + ridge.reshape(-1, 1, 1) * unit)
         if failed.any():
@@ -99,11 +98,6 @@ class ExactSystem:
             for part, variance in zip(explained, variances, strict=True)
         )
         return Shares(whole.clamp(0, 1), detail.clamp(0, 1))
-
-
-def scaled(relative: float, response: Tensor) -> Tensor:
-    """lambda: ``relative`` times the mean response; one where nothing responds, and any number would do."""
-    return torch.where(response > 0, relative * response, torch.ones_like(response))
 
 
 def shape_size(shape: list[int]) -> int:

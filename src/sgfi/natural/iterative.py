@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from sgfi.natural.covariance import Prior
-from sgfi.natural.exact import scaled
 from sgfi.natural.jacobian import Jacobian
 from sgfi.natural.solution import Solution, Solver, norms, products, projected
 
@@ -93,15 +92,13 @@ def responses(jacobian: Jacobian, prior: Prior, probes: int, seed: int = 0) -> T
 
 
 def systems(
-    jacobian: Jacobian, prior: Prior, masks: Tensor, relative: float, response: Tensor, channel_axis: int | None
+    jacobian: Jacobian, prior: Prior, masks: Tensor, ridge: Tensor, response: Tensor, channel_axis: int | None
 ) -> Systems:
-    """Systems of masks ``(Q, *target)``; lambda is ``relative`` to the mean ``response`` of a query.
+    """Systems of masks ``(Q, *target)`` at lambda ``ridge`` (Q, B).
 
-    With a ``channel_axis`` of the target the preconditioner is the mean response of each channel, plus lambda.
+    With a ``channel_axis`` of the target the preconditioner is the mean ``response`` of each channel, plus lambda.
     """
     selector = masks.unsqueeze(1)  # (Q, 1, *target)
-    axes = tuple(range(2, selector.dim()))
-    ridge = scaled(relative, projected(selector, response).sum(axes) / selector.sum(axes))
     if channel_axis is None:
         return Systems(jacobian, prior, selector, ridge, None)
     coords = tuple(axis for axis in range(1, response.dim()) if axis != channel_axis)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
-from math import prod
 from typing import Any
 
 import torch
@@ -19,17 +18,20 @@ from sgfi.inversion import Query
 from sgfi.inversion.estimator import checked_terminal
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
-from sgfi.natural.jacobian import Jacobian, jacobian
+from sgfi.natural.jacobian import Jacobian, activations, jacobian
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
-from sgfi.natural.posterior import estimated_shares, perturbations
+from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
 from sgfi.natural.solution import Shares, Solution, Solver, projected
 from sgfi.natural.solve import Problem
 
 ACTIVATIONS = 2**31
 """Bytes of activations kept for derivatives: larger batches are answered one part after another."""
 TARGET_VALUES = ("tangent", "difference")
-SHARE_DRAWS, SHARE_SEED = 16, 1000
+RIDGE = 1.0
+"""Chosen by removal on held-out photographs, see docs/natural.md."""
+SHARE_DRAWS, SHARE_SEED, SHARE_EXACT = 16, 1000, 256
+"""Draws that estimate a share; up to how many selected numbers it is worked out exactly."""
 
 
 def natural(
@@ -37,8 +39,8 @@ def natural(
     prior: Prior | Any | None = None,
     jacobian: str | Path = "path",
     points: int | None = None,
-    ridge: float = 0.01,
-    target_value: str = "tangent",
+    ridge: float = RIDGE,
+    target_value: str | None = None,
     solver: Solver | None = None,
 ) -> NaturalInverse:
     """The natural inverse of a model under an input prior.
@@ -46,14 +48,17 @@ def natural(
     ``prior``: from ``sgfi.prior(batches)``; for models of colour images also their preprocessing (anything with
     ``mean`` and ``std``) or nothing, which takes the statistics of natural photographs, normalised as for ImageNet.
     ``jacobian``: ``"point"`` (at x), ``"path"`` (averaged over ``points`` on the line from the mean to x) or a
-    :class:`Path`. ``ridge``: lambda relative to the mean response. ``target_value``: ``"tangent"``, what the feature
-    registered is ``J (x - mu)``, or ``"difference"``, ``H(x) - H(mu)``.
+    :class:`Path`. ``ridge``: lambda relative to the mean response of the target tensor. ``target_value``: what the
+    feature registered, ``"tangent"``, ``J (x - mu)`` (with ``"point"``), or ``"difference"``, ``H(x) - H(mu)``, which
+    the tangent comes to along a fine path (with any path).
     """
     if not isinstance(graph, TensorGraph):
         raise QueryError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
     known = prior if isinstance(prior, Prior) else default_prior(graph, prior)
     solver = Solver() if solver is None else solver
-    return NaturalInverse(graph, known, _path(jacobian, points), ridge, target_value, solver)
+    path = _path(jacobian, points)
+    value = target_value or ("tangent" if path == POINT else "difference")
+    return NaturalInverse(graph, known, path, ridge, value, solver)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +80,7 @@ class NaturalInverse:
                 "Fit it on inputs of this model, or use prior.resized(shape).",
             )
         if isinstance(self.ridge, bool) or not isinstance(self.ridge, (int, float)) or not 0 < self.ridge < 1e6:
-            raise QueryError("a positive ridge", repr(self.ridge), "0.01 of the mean response is usual.")
+            raise QueryError("a positive ridge", repr(self.ridge), "1, the mean response of the tensor, is usual.")
         if self.target_value not in TARGET_VALUES:
             raise QueryError(f"a target value among {list(TARGET_VALUES)}", repr(self.target_value), "Choose one.")
         if not isinstance(self.solver, Solver):
@@ -186,13 +191,13 @@ class NaturalInverse:
         ridge, residual, steps = (
             torch.cat([getattr(solution, name)[0] for solution in solutions]) for name in ("ridge", "residual", "steps")
         )
-        exact = all(part is not None for part in shares)
         states = {"input": value, node.name: torch.cat(targets)}
-        known = Shares(*map(torch.cat, zip(*shares, strict=True))) if exact else None
+        known = None if None in shares else Shares(*map(torch.cat, zip(*shares, strict=True)))
+        exact = known is not None or int(query.mask(node).sum()) <= SHARE_EXACT
 
         @cache
         def measured() -> Shares:
-            return known or self._estimated_shares(x, query)
+            return known or self._shares(x, query, exact)
 
         return NaturalAnswer(
             value,
@@ -209,12 +214,15 @@ class NaturalInverse:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def _estimated_shares(self, x: Tensor, query: Query) -> Shares:
+    def _shares(self, x: Tensor, query: Query, exact: bool) -> Shares:
         """Computed again from the input, so that an answer does not keep the derivatives of a whole model."""
         node = self.node(query.target)
-        chosen = query.mask(node, x.device)
-        parts = (self._problem(part, node) for _, part in self._parts(x, node.name))
-        shares = [estimated_shares(problem, chosen, SHARE_DRAWS, SHARE_SEED) for problem in parts]
+        selected = query.mask(node, x.device)
+        problems = (self._problem(part, node) for _, part in self._parts(x, node.name))
+        shares = [
+            exact_shares(problem, selected) if exact else estimated_shares(problem, selected, SHARE_DRAWS, SHARE_SEED)
+            for problem in problems
+        ]
         return Shares(*map(torch.cat, zip(*shares, strict=True)))
 
     def _problem(self, x: Tensor, node: Node) -> Problem:
@@ -233,10 +241,8 @@ class NaturalInverse:
 
     def _parts(self, x: Tensor, target: str) -> Iterable[tuple[int, Tensor]]:
         """Parts of a batch whose activations fit into memory, each with the place where it begins."""
-        names = [*self.graph.ancestors(target), target]
-        sizes = [prod(size for size in self.graph.nodes[name].shape if isinstance(size, int)) for name in names]
         points = 1 if self.path.rule == "end" else self.path.points
-        most = max(1, ACTIVATIONS // (sum(sizes) * points * x.element_size()))
+        most = max(1, ACTIVATIONS // (sum(activations(self.graph, target)) * points * x.element_size()))
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
 
 

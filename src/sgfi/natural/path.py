@@ -24,14 +24,14 @@ def straight(x: Tensor, mu: Tensor, nodes: Tensor) -> Tensor:
 class Path:
     """A curve from mu to x and the rule by which derivatives along it are averaged."""
 
-    points: int = 6
-    rule: str = "midpoint"
-    """``"midpoint"``, ``"gauss"`` (Gauss-Legendre) or ``"end"``: at x alone."""
+    points: int = 4
+    rule: str = "right"
+    """``"right"`` (equal steps that end at x), ``"midpoint"``, ``"gauss"`` (Gauss-Legendre) or ``"end"``: x alone."""
     curve: Curve = straight
 
     def __post_init__(self) -> None:
         if isinstance(self.points, bool) or not isinstance(self.points, int) or self.points < 1:
-            raise QueryError("at least one point on the path", repr(self.points), "Six are usual.")
+            raise QueryError("at least one point on the path", repr(self.points), "Four are usual.")
         if self.rule not in RULES:
             raise QueryError(f"a quadrature rule among {list(RULES)}", repr(self.rule), "Choose one of these.")
         if not callable(self.curve):
@@ -55,6 +55,10 @@ class Path:
         return points, weights
 
 
+def _right(points: int) -> tuple[np.ndarray, np.ndarray]:
+    return (np.arange(points) + 1) / points, np.full(points, 1 / points)
+
+
 def _midpoint(points: int) -> tuple[np.ndarray, np.ndarray]:
     return (np.arange(points) + 0.5) / points, np.full(points, 1 / points)
 
@@ -68,7 +72,12 @@ def _end(points: int) -> tuple[np.ndarray, np.ndarray]:
     return np.ones(1), np.ones(1)
 
 
-RULES: dict[str, Callable[[int], tuple[np.ndarray, np.ndarray]]] = {"midpoint": _midpoint, "gauss": _gauss, "end": _end}
+RULES: dict[str, Callable[[int], tuple[np.ndarray, np.ndarray]]] = {
+    "right": _right,
+    "midpoint": _midpoint,
+    "gauss": _gauss,
+    "end": _end,
+}
 """By name: nodes in [0, 1] and weights, from the number of points."""
 
 POINT = Path(points=1, rule="end")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -23,17 +25,27 @@ def perturbations(problem: Problem, mask: Tensor, count: int, seed: int) -> tupl
     white = torch.randn(count, 1, *jacobian.target_shape[1:], generator=generator, dtype=torch.float64)
     pushed = jacobian.push(draws)
     white = white.to(device=pushed.device, dtype=pushed.dtype)
-    if int(mask.sum()) <= problem.solver.exact_up_to:
+    if problem.is_small(mask):
         ((_, system),) = problem.exact_systems(mask.unsqueeze(0), [0])
-        return draws, system.solve(pushed + _noise(system.ridge, white)).value
+        return draws, system.solve(pushed + _noise(problem.ridge(mask), white)).value
     masks = mask.expand(count, *mask.shape)
     whole = problem.systems(masks)
-    return draws, whole.solve(pushed + _noise(whole.ridge[0], white), problem.solver).value
+    return draws, whole.solve(pushed + _noise(problem.ridge(mask), white), problem.solver).value
+
+
+def exact_shares(problem: Problem, mask: Tensor) -> Shares:
+    """With one VJP for each number of the query."""
+    ((_, system),) = problem.exact_systems(mask.unsqueeze(0), [0])
+    return system.shares()
 
 
 def estimated_shares(problem: Problem, mask: Tensor, count: int, seed: int) -> Shares:
-    """The explained part of draws over explained part and rest, each summed over channels."""
-    draws, explained = perturbations(problem, mask, count, seed)
+    """The explained part of draws over explained part and rest, each summed over channels.
+
+    Draws are solved to a tenth: what they explain is known no better than their number allows.
+    """
+    rough = replace(problem, solver=replace(problem.solver, tolerance=max(problem.solver.tolerance, 0.1)))
+    draws, explained = perturbations(rough, mask, count, seed)
     parts = explained, draws - explained
 
     def share(known: Tensor, rest: Tensor) -> Tensor:

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from sgfi.errors import QueryError
 
-PRECONDITIONERS = ("diagonal", "none")
+FEW, SEVERAL, CHEAP = 20, 256, 2**28
+"""Numbers that are always few, that may be few, and what all their derivatives may pass: a fraction of a second."""
+PRECONDITIONERS = ("none", "diagonal")
 
 
 @dataclass(frozen=True)
@@ -19,26 +21,37 @@ class Solver:
 
     steps: int = 20
     """Most conjugate-gradient steps; each takes one VJP and one JVP."""
-    tolerance: float = 0.01
+    tolerance: float = 0.05
     """A system stops at this residual, relative to its target."""
-    exact_up_to: int = 256
-    """Queries that select at most this many numbers are solved by a Cholesky factorisation."""
-    probes: int = 8
+    exact_up_to: int | None = None
+    """Queries that select at most this many numbers are solved by a Cholesky factorisation, one VJP for each number.
+
+    ``None``: up to 20 numbers, which conjugate gradients would take as long for, and up to 256 where a VJP is cheap.
+    """
+    probes: int = 4
     """Draws from the prior, one JVP each, that estimate the mean response where it is not known exactly."""
-    preconditioner: str = "diagonal"
-    """``"diagonal"``: the mean response of each channel, from the same draws; or ``"none"``."""
+    preconditioner: str = "none"
+    """``"none"``, or ``"diagonal"``: the mean response of each channel, from the same draws."""
 
     def __post_init__(self) -> None:
         for name, least in (("steps", 1), ("exact_up_to", 0), ("probes", 1)):
             number = getattr(self, name)
+            if number is None and name == "exact_up_to":
+                continue
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise QueryError(f"{name} of at least {least}", repr(number), "Give a whole number.")
         if not 0 < self.tolerance < 1:
-            raise QueryError("a tolerance between 0 and 1", repr(self.tolerance), "0.01 is usual.")
+            raise QueryError("a tolerance between 0 and 1", repr(self.tolerance), "0.05 is usual.")
         if self.preconditioner not in PRECONDITIONERS:
             raise QueryError(
                 f"a preconditioner among {list(PRECONDITIONERS)}", repr(self.preconditioner), "Choose one of these."
             )
+
+    def exact(self, numbers: int, work: int) -> bool:
+        """Whether a query of this many numbers is solved exactly, where a derivative passes ``work`` numbers."""
+        if self.exact_up_to is not None:
+            return numbers <= self.exact_up_to
+        return numbers <= FEW or (numbers <= SEVERAL and numbers * work <= CHEAP)
 
 
 class Shares(NamedTuple):
