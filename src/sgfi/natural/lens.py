@@ -84,7 +84,7 @@ class NaturalInverse:
         if self.target_value not in TARGET_VALUES:
             raise QueryError(f"a target value among {list(TARGET_VALUES)}", repr(self.target_value), "Choose one.")
         if not isinstance(self.solver, Solver):
-            raise QueryError("a Solver", type(self.solver).__name__, "Build one with sgfi.natural.Solver(...).")
+            raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
 
     @cached_property
     def _recipe(self) -> RecipeBoundaries:
