@@ -517,7 +517,7 @@ def test_maps_info_reads_the_manifest_only(sgfi_command, maps: Path, tmp_path: P
     shutil.copy(maps / "manifest.json", folder)
     outcome = sgfi_command("maps", "info", folder)
     assert outcome.code == 0
-    assert all(word in outcome.out for word in ("tiny.py:build", "three", "8 samples", "1 skipped", "online"))
+    assert all(word in outcome.out for word in ("tiny.py:build", "three", "8 samples", "1 skipped", "true children"))
     assert json.loads(sgfi_command("maps", "info", folder, "--json").out)["plan"]["target"] == "three"
     assert sgfi_command("maps", "info", tmp_path / "nothing").code == 6
 
