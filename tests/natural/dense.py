@@ -46,8 +46,9 @@ def fitted_prior(name: str, count: int = 24) -> Prior:
 def nodes_and_weights(rule: str, points: int) -> tuple[list[float], list[float]]:
     if rule == "end":
         return [1.0], [1.0]
-    if rule == "right":
-        return [(number + 1) / points for number in range(points)], [1 / points] * points
+    if rule == "half":
+        inner = points - 1
+        return [(number + 0.5) / inner for number in range(inner)] + [1.0], [0.5 / inner] * inner + [0.5]
     if rule == "midpoint":
         return [(number + 0.5) / points for number in range(points)], [1 / points] * points
     nodes, weights = np.polynomial.legendre.leggauss(points)

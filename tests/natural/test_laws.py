@@ -136,7 +136,7 @@ def test_samples_keep_what_the_feature_registered_and_vary_as_the_posterior() ->
     lens = lens_of("chain", ridge=1e-3, target_value="tangent")
     (answer,) = lens.answer(x, [query])
     mu = lens.prior.mean
-    matrix = averaged_jacobian(model, "conv3", x, mu, "right", 3)
+    matrix = averaged_jacobian(model, "conv3", x, mu, "half", 3)
     dense = Dense(matrix, lens.prior.dense(), selected((5, 3, 3), 1, query), float(answer.ridge[0]))
     deviations = (lens.samples(x, query, count, seed=5) - mu)[:, 0].flatten(1)  # (count, N)
     registered = (matrix @ (x - mu).flatten())[dense.P]
@@ -171,7 +171,7 @@ def test_lambda_is_relative_to_the_mean_response() -> None:
     lens, x = lens_of("chain"), tiny("chain").inputs(1, seed=3)
     problem = lens._problem(x, lens.node("conv3"))
     many = Problem(problem.jacobian, problem.prior, 0.01, Solver(probes=4000), 1)
-    matrix = averaged_jacobian(tiny("chain"), "conv3", x, lens.prior.mean, "right", 3)
+    matrix = averaged_jacobian(tiny("chain"), "conv3", x, lens.prior.mean, "half", 3)
     expected = (matrix @ fitted_prior("chain").dense() @ matrix.mT).diagonal().reshape(1, 5, 3, 3)
     torch.testing.assert_close(many.response, expected, rtol=0.15, atol=0)
     assert float(many.ridge(torch.ones(5, 3, 3, dtype=torch.bool))) == pytest.approx(

@@ -59,9 +59,9 @@ def test_value_share_and_lambda_are_the_dense_ones(name: str, number: int) -> No
         assert_dense(lens_of(name, jacobian), name, query_of(name, number), tiny(name).inputs(2, seed=3))
 
 
-@pytest.mark.parametrize("rule", ["gauss", "midpoint", "right"])
+@pytest.mark.parametrize("rule", ["gauss", "midpoint", "half"])
 def test_other_settings_are_the_dense_ones(rule: str) -> None:
-    lens = lens_of("chain", Path(2, rule), ridge=0.3, target_value="difference")
+    lens = lens_of("chain", Path(3, rule), ridge=0.3, target_value="difference")
     assert_dense(lens, "chain", query_of("chain", 1), tiny("chain").inputs(2, seed=3))
 
 

@@ -7,8 +7,8 @@ nothing of theirs is written again here. Every method returns one input-shaped t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,13 +137,13 @@ def _raw(scene: Scene) -> Tensor:
 @method("gradient")
 def _gradient(scene: Scene) -> Tensor:
     attribute = _captum().Saliency
-    return torch.stack([attribute(scene.score(d)).attribute(scene.x, abs=False) for d in scene.directions()])
+    return torch.stack([attribute(scene.score(d)).attribute(_leaf(scene.x), abs=False) for d in scene.directions()])
 
 
 @method("gradient x input")
 def _gradient_input(scene: Scene) -> Tensor:
     attribute = _captum().InputXGradient
-    return torch.stack([attribute(scene.score(d)).attribute(scene.x) for d in scene.directions()])
+    return torch.stack([attribute(scene.score(d)).attribute(_leaf(scene.x)) for d in scene.directions()])
 
 
 @method("integrated gradients")
@@ -173,7 +173,9 @@ def _smooth(scene: Scene) -> Tensor:
 def _guided(scene: Scene) -> Tensor:
     """captum rewrites ``nn.ReLU`` modules; other activations keep their gradient."""
     attribute = _captum().GuidedBackprop
-    return torch.stack([attribute(scene.module(d)).attribute(scene.x) for d in scene.directions()])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Setting backward hooks")  # captum announces what it is meant to do
+        return torch.stack([attribute(scene.module(d)).attribute(_leaf(scene.x)) for d in scene.directions()])
 
 
 @method("LRP")
@@ -185,7 +187,8 @@ def _relevance(scene: Scene) -> Tensor:
     relevances = []
     for direction in scene.directions():
         module = scene.module(direction)
-        with _leaf(scene.x) as leaf, composite.context(module) as changed:
+        leaf = _leaf(scene.x)
+        with composite.context(module) as changed:
             relevances.append(torch.autograd.grad(changed(leaf).sum(), leaf)[0])
     return torch.stack(relevances)
 
@@ -226,14 +229,12 @@ def _accentuated(scene: Scene) -> Tensor:
 
 def _one_by_one(scene: Scene, direction: Tensor, attribute: Callable[[Any, Tensor], Tensor]) -> Tensor:
     """Methods that repeat their input, one input at a time, so that each copy meets its own direction."""
-    rows = [attribute(scene.score(direction[i : i + 1]), scene.x[i : i + 1]) for i in range(len(scene.x))]
+    rows = [attribute(scene.score(direction[i : i + 1]), _leaf(scene.x[i : i + 1])) for i in range(len(scene.x))]
     return torch.cat(rows)
 
 
-@contextmanager
-def _leaf(x: Tensor) -> Iterator[Tensor]:
-    with torch.enable_grad():
-        yield x.detach().clone().requires_grad_()
+def _leaf(x: Tensor) -> Tensor:
+    return x.detach().clone().requires_grad_()
 
 
 def _captum() -> Any:

@@ -77,7 +77,7 @@ def trust(
     node = estimator.node(query.target)
     query = query.toward(node.name)
     state = estimator.state(x, node.name)
-    terminals = {"random target": _noise_like(state, query.mask(node, x.device), seed)}
+    terminals = {"random target": noise_like(state, query.mask(node, x.device), seed)}
     if others is not None or len(x) > 1:
         elsewhere = state.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(state)
         terminals["another input's target"] = elsewhere
@@ -119,7 +119,7 @@ def _shifted(query: Query, node: Node, step: Sequence[int]) -> Query | None:
     return Query(query.target, query.channels, moved) if inside else None
 
 
-def _noise_like(state: Tensor, mask: Tensor, seed: int) -> Tensor:
+def noise_like(state: Tensor, mask: Tensor, seed: int) -> Tensor:
     """Gaussian noise where the query looks, as long as the state."""
     if not torch.isfinite(state).all():
         raise QueryError("a finite target", "NaN or infinity", "Look for overflow in the model.")

@@ -24,14 +24,15 @@ def straight(x: Tensor, mu: Tensor, nodes: Tensor) -> Tensor:
 class Path:
     """A curve from mu to x and the rule by which derivatives along it are averaged."""
 
-    points: int = 4
-    rule: str = "right"
-    """``"right"`` (equal steps that end at x), ``"midpoint"``, ``"gauss"`` (Gauss-Legendre) or ``"end"``: x alone."""
+    points: int = 3
+    rule: str = "half"
+    """``"half"``: x itself counts half, the midpoints of equal parts of the curve share the other half; ``"midpoint"``,
+    ``"gauss"`` (Gauss-Legendre): the whole curve; ``"end"``: x alone."""
     curve: Curve = straight
 
     def __post_init__(self) -> None:
         if isinstance(self.points, bool) or not isinstance(self.points, int) or self.points < 1:
-            raise QueryError("at least one point on the path", repr(self.points), "Four are usual.")
+            raise QueryError("at least one point on the path", repr(self.points), "Three are usual.")
         if self.rule not in RULES:
             raise QueryError(f"a quadrature rule among {list(RULES)}", repr(self.rule), "Choose one of these.")
         if not callable(self.curve):
@@ -55,8 +56,9 @@ class Path:
         return points, weights
 
 
-def _right(points: int) -> tuple[np.ndarray, np.ndarray]:
-    return (np.arange(points) + 1) / points, np.full(points, 1 / points)
+def _half(points: int) -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = _midpoint(max(1, points - 1))
+    return np.append(nodes, 1.0), np.append(weights / 2, 0.5)
 
 
 def _midpoint(points: int) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +75,7 @@ def _end(points: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 RULES: dict[str, Callable[[int], tuple[np.ndarray, np.ndarray]]] = {
-    "right": _right,
+    "half": _half,
     "midpoint": _midpoint,
     "gauss": _gauss,
     "end": _end,

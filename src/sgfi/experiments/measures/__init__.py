@@ -6,7 +6,18 @@ of :mod:`sgfi.evaluation` taken over the evaluation batches. Importing a module 
 
 from __future__ import annotations
 
-from sgfi.experiments.measures import across, baselines, controls, costs, decisions, pairs, sequences, theory, tokens
+from sgfi.experiments.measures import (
+    across,
+    answers,
+    baselines,
+    controls,
+    costs,
+    decisions,
+    pairs,
+    sequences,
+    theory,
+    tokens,
+)
 from sgfi.experiments.measures.registry import ACROSS, MEASURES, PAIRS, Measure, Table, known
 
 __all__ = [
@@ -16,6 +27,7 @@ __all__ = [
     "Measure",
     "Table",
     "across",
+    "answers",
     "baselines",
     "controls",
     "costs",

@@ -1,0 +1,70 @@
+"""Pictures of other libraries against what they are on a model where everything is known."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import sgfi
+from sgfi.errors import QueryError
+from sgfi.evaluation.pictures import METHODS, Scene, pictures
+from tests.analytic import Line
+
+QUERIES = [sgfi.Query("fc", channel) for channel in range(3)]
+
+
+def linear() -> tuple[torch.Tensor, Scene]:
+    matrix = torch.randn(3, 5, dtype=torch.float64)
+    model = Line(matrix).eval()
+    x, mean = torch.randn(2, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
+    return matrix, Scene.of(sgfi.capture(model, x), x, mean, QUERIES, model)
+
+
+def test_gradient_methods_of_a_linear_model() -> None:
+    matrix, scene = linear()
+    deviation = (scene.x - scene.mean) @ matrix.mT
+    for channel in range(3):
+        gradient = deviation[:, channel, None] * matrix[channel]
+        torch.testing.assert_close(pictures("gradient", scene)[channel], gradient)
+        torch.testing.assert_close(pictures("gradient x input", scene)[channel], gradient * scene.x)
+        torch.testing.assert_close(pictures("SmoothGrad", scene)[channel], gradient)
+        integrated = gradient * (scene.x - scene.mean)
+        torch.testing.assert_close(pictures("integrated gradients", scene)[channel], integrated, rtol=1e-6, atol=1e-9)
+        state = (scene.x @ matrix.mT)[:, channel, None]
+        torch.testing.assert_close(pictures("raw VJP", scene)[channel], state * matrix[channel])
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.act, self.two = nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 5, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.two(self.act(self.one(x)))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_every_method_draws_on_a_small_network(name: str) -> None:
+    model, x = Small().eval(), torch.randn(2, 3, 16, 16)
+    weights = [parameter.clone() for parameter in model.parameters()]
+    queries = [sgfi.Query("two", 1), sgfi.Query("two", None, [(3, 4)])]
+    scene = Scene.of(sgfi.capture(model, x), x, torch.zeros(3, 16, 16), queries, model)
+    before = torch.get_rng_state()
+    drawn = pictures(name, scene)
+    assert drawn.shape == (2, 2, 3, 16, 16) and torch.isfinite(drawn).all()
+    assert all(picture.abs().max() > 0 for picture in drawn.flatten(0, 1))
+    assert torch.get_rng_state().equal(before)  # the caller's random numbers, and the model, stay as they were
+    assert all(torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True))
+    assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
+
+
+def test_misuse_is_named() -> None:
+    _, scene = linear()
+    with pytest.raises(QueryError, match="Did you mean"):
+        pictures("gradiant", scene)
+    bare = Scene.of(scene.graph, scene.x, scene.mean, QUERIES)
+    with pytest.raises(QueryError, match="modules"):
+        pictures("LRP", bare)
+    with pytest.raises(QueryError, match="two coordinate axes"):
+        pictures("activation x input", scene)
