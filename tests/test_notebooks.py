@@ -26,5 +26,5 @@ def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         notebook, timeout=600, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
     ).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 4
+    assert sum(bool({"image/png", "image/svg+xml"} & output.get("data", {}).keys()) for output in outputs) >= 4
     assert not [output for output in outputs if output["output_type"] == "error"]

@@ -24,21 +24,21 @@ import torchvision.models as tv
 import transformers
 
 
-def fitted(graph: TensorGraph, found: RecipeBoundaries) -> list[str]:
+def fitted(graph: TensorGraph, chosen: RecipeBoundaries) -> list[str]:
     """The boundaries upstream of the target."""
-    upstream = graph.ancestors(found.target)
-    return [name for name in found.boundaries if name in upstream]
+    upstream = graph.ancestors(chosen.target)
+    return [name for name in chosen.boundaries if name in upstream]
 
 
-def check_form(graph: TensorGraph, found: RecipeBoundaries) -> None:
+def check_form(graph: TensorGraph, chosen: RecipeBoundaries) -> None:
     """What every answer keeps to: canonical names in order, input first, target last, an axis for each."""
     order = list(graph.nodes)
-    assert found.boundaries[0] == "input"
-    assert found.boundaries[-1] == found.target
-    assert [order.index(name) for name in found.boundaries] == sorted(map(order.index, found.boundaries))
-    assert len(set(found.boundaries)) == len(found.boundaries)
-    assert all(graph.nodes[name].channel_axis is not None for name in found.boundaries)
-    assert fitted(graph, found) == list(found.boundaries[:-1])
+    assert chosen.boundaries[0] == "input"
+    assert chosen.boundaries[-1] == chosen.target
+    assert [order.index(name) for name in chosen.boundaries] == sorted(map(order.index, chosen.boundaries))
+    assert len(set(chosen.boundaries)) == len(chosen.boundaries)
+    assert all(graph.nodes[name].channel_axis is not None for name in chosen.boundaries)
+    assert fitted(graph, chosen) == list(chosen.boundaries[:-1])
 
 
 def each(pattern: str, *depths: int, start: int = 0, step: int = 1) -> list[str]:
@@ -52,18 +52,18 @@ def opened(path: str, *inside: str) -> list[str]:
 
 def mobilenet_v2() -> list[str]:
     inside = {1: ("conv.0.0", "conv.2")} | dict.fromkeys((2, 4, 7, 11, 14, 17), ("conv.0.0", "conv.1.0", "conv.3"))
-    found = ["features.0.2"]
+    names = ["features.0.2"]
     for i in range(1, 18):
-        found += opened(f"features.{i}", *inside[i]) if i in inside else [f"features.{i}"]
-    return found
+        names += opened(f"features.{i}", *inside[i]) if i in inside else [f"features.{i}"]
+    return names
 
 
 def efficientnet_b0() -> list[str]:
-    found = ["features.0.2", *opened("features.1.0.block", "0.2", "2.1")]
+    names = ["features.0.2", *opened("features.1.0.block", "0.2", "2.1")]
     for s, depth in enumerate((2, 2, 3, 3, 4, 1), start=2):
-        found += opened(f"features.{s}.0.block", "0.2", "1.2", "3.1")
-        found += [f"features.{s}.{b}" for b in range(1, depth)]
-    return found
+        names += opened(f"features.{s}.0.block", "0.2", "1.2", "3.1")
+        names += [f"features.{s}.{b}" for b in range(1, depth)]
+    return names
 
 
 def densenet121() -> list[str]:
@@ -130,12 +130,12 @@ def weightless(name: str) -> TensorGraph:
 @pytest.mark.parametrize("reference", REFERENCES, ids=lambda reference: reference.model)
 def test_reference_model(reference: Reference) -> None:
     graph = weightless(reference.model)
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
-    assert found.recipe == reference.recipe
-    assert list(found.boundaries) == ["input", *reference.names]
-    assert len(fitted(graph, found)) == reference.fitted
-    target = graph.nodes[found.target]
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
+    assert chosen.recipe == reference.recipe
+    assert list(chosen.boundaries) == ["input", *reference.names]
+    assert len(fitted(graph, chosen)) == reference.fitted
+    target = graph.nodes[chosen.target]
     assert (target.shape, target.channel_axis) == ((None, *reference.shape), reference.channel_axis)
 
 
@@ -160,14 +160,14 @@ def gpt2(layers: int) -> nn.Module:
 def test_gpt2_small() -> None:
     model = gpt2(12).eval()
     graph = capture(model, torch.randn(2, 8, 16))
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
     prefix = "lm.transformer.h"
-    assert found.recipe == "gpt2"
-    assert list(found.boundaries) == ["input", f"{prefix}.1", f"{prefix}.3", graph.nodes.canonical(f"{prefix}.5.attn")]
-    assert len(fitted(graph, found)) == 3
-    assert (graph.nodes[found.target].shape, graph.nodes[found.target].channel_axis) == ((None, 8, 16), 2)
-    assert graph.nodes.canonical(f"{prefix}.5.add") not in graph.ancestors(found.target)
+    assert chosen.recipe == "gpt2"
+    assert list(chosen.boundaries) == ["input", f"{prefix}.1", f"{prefix}.3", graph.nodes.canonical(f"{prefix}.5.attn")]
+    assert len(fitted(graph, chosen)) == 3
+    assert (graph.nodes[chosen.target].shape, graph.nodes[chosen.target].channel_axis) == ((None, 8, 16), 2)
+    assert graph.nodes.canonical(f"{prefix}.5.add") not in graph.ancestors(chosen.target)
 
 
 @pytest.mark.parametrize("library", ["efficientnet_lite_pytorch", "timm"])
@@ -176,11 +176,11 @@ def test_efficientnet_lite0_is_a_chain_of_thirty(library: str) -> None:
         model = timm.create_model("tf_efficientnet_lite0", pretrained=False)
     else:
         model = pytest.importorskip(library).EfficientNet.from_name("efficientnet-lite0")
-    found = sgfi.plan(capture(model.eval(), torch.randn(2, 3, 64, 64)))
-    assert found.mode == "stage:efficientnet"
-    assert len(found.fitted) == 30
-    assert found.graph.nodes[found.target].shape == (None, 320, 2, 2)
-    assert [found.children(name) for name in found.fitted] == [(name,) for name in found.boundaries[1:]]
+    planned = sgfi.plan(capture(model.eval(), torch.randn(2, 3, 64, 64)))
+    assert planned.mode == "stage:efficientnet"
+    assert len(planned.fitted) == 30
+    assert planned.graph.nodes[planned.target].shape == (None, 320, 2, 2)
+    assert [planned.children(name) for name in planned.fitted] == [(name,) for name in planned.boundaries[1:]]
 
 
 # Family members at toy size, with random weights: each is also run against the eager model.
@@ -311,9 +311,9 @@ def test_family_member(family: str) -> None:
     model = build().eval()
     x = torch.randn(3, 3, 32, 32)
     graph = capture(model, x[:2])
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
-    assert (found.recipe, len(found.boundaries) - 1, found.target) == (name, count, target)
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
+    assert (chosen.recipe, len(chosen.boundaries) - 1, chosen.target) == (name, count, target)
     (output,) = graph.program(("input",), (list(graph.nodes)[-1],))(x)
     torch.testing.assert_close(output, model(x), rtol=1e-4, atol=1e-5)
 
@@ -337,8 +337,8 @@ def test_the_stem_is_what_the_first_segment_hides(family: str) -> None:
 
 def test_a_first_boundary_right_after_the_input_hides_nothing() -> None:
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Conv2d(8, 4, 1))
-    found = recipe_boundaries(capture(model.eval(), torch.randn(2, 3, 9, 9)))
-    assert found.boundaries[1] == "0" and found.stem == ()
+    chosen = recipe_boundaries(capture(model.eval(), torch.randn(2, 3, 9, 9)))
+    assert chosen.boundaries[1] == "0" and chosen.stem == ()
 
 
 @pytest.mark.parametrize(("kernel", "name", "first"), [(3, "mobilenetv2", "conv_dw"), (5, "efficientnet", "bn1.act")])
@@ -348,11 +348,11 @@ def test_timm_makes_mobilenetv2_and_efficientnet_from_one_class(kernel: int, nam
     blocks = decode([["ds_r1_k3_s1_c16"], [f"ir_r2_k{kernel}_s2_e6_c24"]])
     model = timm.models.efficientnet.EfficientNet(blocks, num_classes=5, num_features=16, stem_size=8)
     graph = capture(model.eval(), torch.randn(2, 3, 32, 32))
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
     inside = ["conv_pw", "conv_dw", "bn3"] if kernel == 3 else ["bn1.act", "bn2.act", "bn3"]
     expected = ["input", "bn1.act", *opened("blocks.0.0", first, "bn2"), *opened("blocks.1.0", *inside), "blocks.1.1"]
-    assert (found.recipe, list(found.boundaries)) == (name, expected)
+    assert (chosen.recipe, list(chosen.boundaries)) == (name, expected)
 
 
 def test_wrapped_model_is_still_recognised() -> None:
@@ -364,8 +364,8 @@ def test_wrapped_model_is_still_recognised() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.net((x - 0.5) / 0.2).softmax(1)
 
-    found = recipe_boundaries(capture(Normalised().eval(), torch.randn(2, 3, 32, 32)))
-    assert (found.recipe, found.target) == ("resnet", "net.layer4.0.add")
+    chosen = recipe_boundaries(capture(Normalised().eval(), torch.randn(2, 3, 32, 32)))
+    assert (chosen.recipe, chosen.target) == ("resnet", "net.layer4.0.add")
 
 
 def test_gpt2_of_one_layer_has_its_attention_for_target() -> None:
@@ -378,10 +378,10 @@ def test_gpt2_of_one_layer_has_its_attention_for_target() -> None:
 
 def generic(model: nn.Module, *shape: int) -> list[str]:
     graph = capture(model.eval(), torch.randn(2, *shape))
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
-    assert found.recipe == "generic"
-    return list(found.boundaries)
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
+    assert chosen.recipe == "generic"
+    return list(chosen.boundaries)
 
 
 class OptionA(nn.Module):
@@ -413,9 +413,9 @@ def test_mixer_has_its_stem_both_sums_of_every_block_and_its_norm() -> None:
     mixer = timm.models.mlp_mixer.MlpMixer(num_classes=5, img_size=32, patch_size=8, num_blocks=2, embed_dim=16)
     expected = ["input", "stem", "blocks.0.add", "blocks.0", "blocks.1.add", "blocks.1", "norm"]
     graph = capture(mixer.eval(), torch.randn(2, 3, 32, 32))
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
-    assert (found.recipe, list(found.boundaries)) == ("generic", expected)
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
+    assert (chosen.recipe, list(chosen.boundaries)) == ("generic", expected)
     assert {graph.nodes[name].channel_axis for name in expected[1:]} == {2}
 
 
@@ -454,10 +454,10 @@ PLAIN = {
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_networks_stand_at_their_pools_and_concatenations(name: str) -> None:
     graph = weightless(name)
-    found = recipe_boundaries(graph)
-    check_form(graph, found)
-    assert found.recipe == "generic"
-    assert [graph.nodes[alias].name for alias in PLAIN[name]] == list(found.boundaries[1:])
+    chosen = recipe_boundaries(graph)
+    check_form(graph, chosen)
+    assert chosen.recipe == "generic"
+    assert [graph.nodes[alias].name for alias in PLAIN[name]] == list(chosen.boundaries[1:])
 
 
 def test_small_plain_networks_stand_at_their_layers_but_the_head() -> None:

@@ -15,22 +15,13 @@ LETTERS = 23
 """Letters that fit into a box."""
 LANES = (0, -6, 6, -3, 3)
 """Pixels by which edges around boxes are moved apart."""
-LIGHT = {
-    "paper": "#ffffff",
-    "ink": "#16181d",
-    "faint": "#5b616e",
-    "fill": "#eef2f8",
-    "input": "#1f5fbf",
-    "target": "#bc4c00",
-}
-DARK = {
-    "paper": "#15171c",
-    "ink": "#eceef2",
-    "faint": "#a3a9b6",
-    "fill": "#262b36",
-    "input": "#8db8ff",
-    "target": "#ff9e64",
-}
+LIGHT, DARK = (
+    dict(zip(("paper", "ink", "faint", "fill", "input", "target"), colours.split(), strict=True))
+    for colours in (
+        "#ffffff #16181d #5b616e #eef2f8 #1f5fbf #bc4c00",
+        "#15171c #eceef2 #a3a9b6 #262b36 #8db8ff #ff9e64",
+    )
+)
 
 
 def svg(dag: BoundaryDag, captions: Mapping[str, str]) -> str:

@@ -23,8 +23,6 @@ class Segment:
     outputs: tuple[str, ...]
     externals: tuple[str, ...]
     """Tensors the segment reads that are not downstream of the source; held at their forward values."""
-    interior: frozenset[str]
-    """Tensors strictly between the source and the frontier."""
     nodes: tuple[fx.Node, ...]
     """Every op on a path from the source to the frontier, the frontier's own included, in topological order."""
     program: Program
@@ -36,7 +34,6 @@ def find_segment(exported: Exported, source: str, outputs: Iterable[str]) -> Seg
     names = exported.names
     downstream = _downstream(exported.graph, exported.tensors[source])
     externals: dict[str, None] = {}
-    interior: set[str] = set()
     seen: set[fx.Node] = set()
     stack = [exported.tensors[name] for name in outputs]
     while stack:
@@ -44,16 +41,14 @@ def find_segment(exported: Exported, source: str, outputs: Iterable[str]) -> Seg
         if node in seen or names.get(node) == source:
             continue
         seen.add(node)
-        if node in downstream:
-            interior |= {names[node]} if node in names else set()
-        elif node in names:
+        if node not in downstream and node in names:
             externals[names[node]] = None
             continue
         stack.extend(parents(node))
     held = tuple(sorted(externals))
     program = extract(exported, (source, *held), outputs)
     nodes = tuple(node for node in exported.graph.nodes if node in seen and node in downstream)
-    return Segment(source, outputs, held, frozenset(interior) - set(outputs), nodes, program)
+    return Segment(source, outputs, held, nodes, program)
 
 
 def _downstream(graph: fx.Graph, source: fx.Node) -> set[fx.Node]:

@@ -7,7 +7,7 @@ norms (:mod:`sgfi.derivatives.fusion`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from sgfi.derivatives.rules.ops import Linear, aten
 
-Pull = Callable[[Tensor], Tensor]
 _plain: ContextVar[bool] = ContextVar("plain_kernels", default=False)
 
 
@@ -58,43 +57,33 @@ def convolution(x: Tensor, weight: Tensor, options: tuple, general: Linear) -> L
     stride, padding, dilation, _, _, groups = options
     if not specialised() or x.device.type != "cpu" or groups != 1:
         return general
-    kernel, undilated = weight.shape[2:], set(dilation) == {1}
-    if not any(padding) and math.prod(kernel) == 1 and max(stride) > 1:
-        return Linear(general.push, _single_cell_pull(x, weight, options))
-    if len(kernel) == 2 and undilated:
+    kernel, pull = weight.shape[2:], None
+    if math.prod(kernel) == 1 and max(stride) > 1 and not any(padding):
+        pull = _single_cell_pull
+    elif len(kernel) == 2 and set(dilation) == {1}:
         whole = all(size % step == 0 for size, step in zip(x.shape[2:], kernel, strict=True))
         if list(kernel) == list(stride) and max(kernel) > 1 and not any(padding) and whole:
             return _patch_product(x, weight)
-        if x.shape[1] <= 4:
-            return Linear(general.push, _few_channel_pull(x, weight, stride, padding))
-    return general
+        pull = _few_channel_pull if x.shape[1] <= 4 else None
+    if pull is None:
+        return general
+    return Linear(general.push, lambda c: pull(c.flatten(0, 1), x, weight, options).unflatten(0, (len(c), -1)))
 
 
-def _single_cell_pull(x: Tensor, weight: Tensor, options: tuple) -> Pull:
+def _single_cell_pull(c: Tensor, x: Tensor, weight: Tensor, options: tuple) -> Tensor:
     """Cells that a strided 1x1 convolution skips get nothing: two to four times faster without them."""
-    stride, rest = options[0], options[1:]
+    stride, *rest = options
+    whole = c.new_zeros(len(c), *x.shape[1:])
     reached = tuple(slice(None, None, step) for step in (1, 1, *stride))
-
-    def pull(c: Tensor) -> Tensor:
-        flat = c.flatten(0, 1)
-        whole = flat.new_zeros(len(flat), *x.shape[1:])
-        whole[reached] = aten.convolution(flat, weight.transpose(0, 1), None, [1] * len(stride), *rest)
-        return whole.unflatten(0, (len(c), -1))
-
-    return pull
+    whole[reached] = aten.convolution(c, weight.transpose(0, 1), None, [1] * len(stride), *rest)
+    return whole
 
 
-def _few_channel_pull(x: Tensor, weight: Tensor, stride: list[int], padding: list[int]) -> Pull:
+def _few_channel_pull(c: Tensor, x: Tensor, weight: Tensor, options: tuple) -> Tensor:
     """Back to a few colours, oneDNN was two to three times slower than the kernel it replaces."""
-
-    def pull(c: Tensor) -> Tensor:
-        flat = c.flatten(0, 1)
-        like = flat.new_empty(()).expand(len(flat), *x.shape[1:])  # only its shape is read
-        only_input = [True, False, False]
-        back = aten._slow_conv2d_backward(flat, like, weight, weight.shape[2:], stride, padding, only_input)
-        return back[0].unflatten(0, (len(c), -1))
-
-    return pull
+    like = c.new_empty(()).expand(len(c), *x.shape[1:])  # only its shape is read
+    only_input = [True, False, False]
+    return aten._slow_conv2d_backward(c, like, weight, weight.shape[2:], *options[:2], only_input)[0]
 
 
 def _patch_product(x: Tensor, weight: Tensor) -> Linear:
