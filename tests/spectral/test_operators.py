@@ -200,7 +200,8 @@ def test_adjoint_of_every_operator(name: str, kind: str) -> None:
     partition = PARTITIONS["shared" if name == "gamma" else kind]
     x, y = spectra(4)
     operator = operator_named(name)
-    sums = Moments.empty(partition, 4, x.dtype, full=operator.full, width=operator.width(4))
+    shape = MomentShape(4, full=operator.full, width=operator.width(4))
+    sums = Moments.empty(partition, shape, x.dtype)
     sums.update(operator.reads(x), y)
     weights = operator.solve(sums, 0.05).weights
     turned, adjoint = operator.adjoint(weights)
