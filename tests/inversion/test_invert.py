@@ -296,3 +296,25 @@ def test_a_terminal_is_masked_and_read_from_elsewhere() -> None:
     assert torch.equal(found.states["conv3"][:, 2], other[:, 2]) and not found.states["conv3"][:, 0].any()
     own = sgfi.invert(family(), x, terminal=family_forward(x))
     same(own, sgfi.invert(family(), x))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("kind", ["chain", "tokens"])
+def test_parts_add_up_in_the_additive_gauge(kind: str, stage: str) -> None:
+    additive, x = family(kind).in_gauge("additive"), inputs(kind)
+    channels = additive.node().channels
+    parts = [list(range(start, channels, 3)) for start in range(3)]
+    whole = sgfi.invert(additive, x, stage=stage).value
+    answers = sgfi.sweep(additive, x, [sgfi.Query(channels=part) for part in parts], stage=stage)
+    torch.testing.assert_close(sum(answer.value for answer in answers), whole)
+    torch.testing.assert_close(whole, sgfi.invert(family(kind), x, stage=stage).value)
+
+
+def test_the_paper_s_gauge_does_not_add_up_in_the_final_stage() -> None:
+    x, channels = inputs(), family().node().channels
+    parts = [list(range(start, channels, 2)) for start in range(2)]
+    answers = sgfi.sweep(family(), x, [sgfi.Query(channels=part) for part in parts])
+    total = sum(len(part) / channels * answer.value for part, answer in zip(parts, answers, strict=True))
+    assert (total - sgfi.invert(family(), x).value).abs().max() > 1e-6
+    with pytest.raises(QueryError, match="gauge"):
+        family().in_gauge("sum")

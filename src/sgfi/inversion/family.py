@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from sgfi.inversion.query import Query
 from sgfi.inversion.update import walk
 from sgfi.spectral import WienerMap
 
+GAUGES = ("query", "additive")
 FORMER_CHILDREN = {"honest": "cross-fitted"}
 """Words of earlier releases for ``MapFamily.children``, which their folders still hold."""
 
@@ -47,6 +48,17 @@ class MapFamily:
     """JSON-able: the preset of the calibration and what it was resolved to; empty where that was not recorded."""
     precision: str = "full"
     """``full`` (as fitted), ``half`` or ``int8``: how the maps are kept."""
+    gauge: str = "query"
+    """What the terminal seed is divided by: ``query``, the channels asked for (the paper), or ``additive``, all channels
+    of the target: answers of parts then add up to that of the whole, in the final stage too."""
+
+    def __post_init__(self) -> None:
+        if self.gauge not in GAUGES:
+            raise QueryError(f"a gauge among {list(GAUGES)}", repr(self.gauge), "Choose one of these.")
+
+    def in_gauge(self, gauge: str) -> MapFamily:
+        """The same maps, asked in another gauge."""
+        return replace(self, gauge=gauge)
 
     @property
     def graph(self) -> TensorGraph:
@@ -94,6 +106,7 @@ class MapFamily:
             "maps_per_node": self.stages,
             "samples": self.samples,
             "precision": self.precision,
+            "gauge": self.gauge,
         }
 
     def answer(
@@ -103,7 +116,8 @@ class MapFamily:
         self._check_weights()
         dag = self.plan.toward(queries[0].target or self.target)
         node, single = self.plan.boundary[dag.target].node, len(queries) == 1
-        masks, sizes = [query.mask(node, x.device) for query in queries], [query.size(node) for query in queries]
+        masks = [query.mask(node, x.device) for query in queries]
+        sizes = [node.channels if self.gauge == "additive" else query.size(node) for query in queries]
         selector = masks[0] if single else torch.stack(masks).unsqueeze(1)  # (..., *shape), (Q, 1, ..., *shape)
         divisor = float(sizes[0]) if single else x.new_tensor(sizes).reshape(-1, *[1] * len(node.shape))
 

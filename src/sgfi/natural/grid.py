@@ -63,9 +63,9 @@ class GridPrior(Prior):
         gap = (log_rings[above] - log_rings[below]).clamp(min=1e-12)
         weight = ((at - log_rings[below]) / gap).clamp(0, 1).reshape(-1, 1, 1)
         mixed = self.spectrum[below] * (1 - weight) + self.spectrum[above] * weight
-        found = mixed / height.pow(len(self.sizes)).reshape(-1, 1, 1)
-        found[0] = self.level * prod(self.sizes)  # an orthonormal coefficient of zero frequency is sqrt(F) averages
-        return found
+        matrices = mixed / height.pow(len(self.sizes)).reshape(-1, 1, 1)
+        matrices[0] = self.level * prod(self.sizes)  # an orthonormal coefficient of zero frequency is sqrt(F) averages
+        return matrices
 
     @cached_property
     def roots(self) -> Tensor:
