@@ -49,8 +49,8 @@ class MapFamily:
     precision: str = "full"
     """``full`` (as fitted), ``half`` or ``int8``: how the maps are kept."""
     gauge: str = "query"
-    """What the terminal seed is divided by: ``query``, the channels asked for (the paper), or ``additive``, all channels of
-    the target: answers of parts then add up to that of the whole, in the final stage too."""
+    """What the terminal seed is divided by: ``query``, the channels asked for (the paper), or ``additive``, all the
+    target's channels: answers of parts then add up to that of the whole, in the final stage too."""
 
     def __post_init__(self) -> None:
         if self.gauge not in GAUGES:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from sgfi.errors import QueryError
 
-FEW, SEVERAL, CHEAP = 20, 256, 2**28
-"""Numbers that are always few, that may be few, and what all their derivatives may pass: a fraction of a second."""
+FEW, SEVERAL, CHEAP = 20, 256, 2**24
+"""Numbers that are always few, that may be few, and what all their derivatives may pass: a tiny model."""
 PRECONDITIONERS = ("none", "diagonal")
 
 
@@ -26,7 +26,7 @@ class Solver:
     exact_up_to: int | None = None
     """Queries that select at most this many numbers are solved by a Cholesky factorisation, one VJP for each number.
 
-    ``None``: up to 20 numbers, which conjugate gradients would take as long for, and up to 256 where a VJP is cheap.
+    ``None``: up to 20 numbers, which conjugate gradients would take as long for, and up to 256 of a tiny model.
     """
     probes: int = 4
     """Draws from the prior, one JVP each, that estimate the mean response where it is not known exactly."""
