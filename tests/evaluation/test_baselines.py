@@ -24,7 +24,7 @@ from sgfi.evaluation.baselines import (
 )
 from sgfi.evaluation.controls import target_state
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.stability import LinearUpdate, adjoint, node_means, stability
+from sgfi.evaluation.stability import LinearUpdate, node_means, stability
 from sgfi.evaluation.theory import directions, local_oracle
 from sgfi.inversion.update import Maps, Seed
 from tests.analytic import captured, tiny
@@ -164,7 +164,7 @@ def test_adjoint_of_every_operator_family(name: str, operator: str) -> None:
     for maps in family.maps.values():
         for wiener in maps:
             a, b = (torch.randn(2, *wiener.basis.shape, dtype=torch.float64) for _ in "ab")
-            assert float((wiener(a) * b).sum()) == pytest.approx(float((a * adjoint(wiener)(b)).sum()), rel=1e-9)
+            assert float((wiener(a) * b).sum()) == pytest.approx(float((a * wiener.adjoint()(b)).sum()), rel=1e-9)
 
 
 def updates(family: sgfi.MapFamily, x: Tensor):

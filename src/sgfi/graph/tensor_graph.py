@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, fx
 
-from sgfi.errors import PlanError, did_you_mean
+from sgfi.errors import PlanError, QueryError, did_you_mean
 from sgfi.graph.cache import Cache
 from sgfi.graph.programs import Exported, Program, Schedule, extract
 from sgfi.graph.segments import Segment, find_segment
@@ -184,6 +184,24 @@ class TensorGraph:
 
     def __repr__(self) -> str:
         return f"<TensorGraph {self.model_class} {len(self.nodes)} tensors>"
+
+
+def check_input(graph: TensorGraph, x: Tensor) -> None:
+    """Shape, dtype, device and finiteness of a batch of inputs."""
+    sizes = graph.input.shape[1:]
+    shape = "(B, " + ", ".join(map(str, sizes)) + ")"
+    if not isinstance(x, Tensor):
+        raise QueryError(f"a tensor of shape {shape}", type(x).__name__, "Convert it with torch.as_tensor.")
+    if x.dim() != len(sizes) + 1 or tuple(x.shape[1:]) != sizes or len(x) == 0:
+        raise QueryError(f"inputs of shape {shape}", str(tuple(x.shape)), "Capture fixes every size but the batch.")
+    if x.dtype != graph.input.dtype:
+        raise QueryError(
+            f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast."
+        )
+    if x.device != graph.device:
+        raise QueryError(f"inputs on {graph.device}", str(x.device), "Move them to the model's device.")
+    if not torch.isfinite(x).all():
+        raise QueryError("finite inputs", "NaN or infinity", "Clean or drop the affected samples.")
 
 
 def text_table(rows: Sequence[Sequence[str]], align: str | None = None) -> str:

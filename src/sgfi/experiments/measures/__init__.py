@@ -4,17 +4,7 @@ A measure returns a table: row -> score -> one number per image, or one number f
 of :mod:`sgfi.evaluation` taken over the evaluation batches. Importing a module here registers its measures.
 """
 
-from sgfi.experiments.measures import (  # noqa: F401
-    across,
-    baselines,
-    controls,
-    costs,
-    decisions,
-    pairs,
-    sequences,
-    theory,
-    tokens,
-)
+from sgfi.experiments.measures import across, baselines, controls, costs, decisions, sequences, tokens  # noqa: F401
 from sgfi.experiments.measures.registry import ACROSS, MEASURES, PAIRS, Measure, Table, known
 
 __all__ = ["ACROSS", "MEASURES", "PAIRS", "Measure", "Table", "known"]
