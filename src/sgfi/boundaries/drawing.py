@@ -17,6 +17,7 @@ LETTERS = 23
 LANES = (0, -6, 6, -3, 3)
 """Pixels by which edges around boxes are moved apart."""
 STYLE = files("sgfi.boundaries").joinpath("dag.css").read_text(encoding="utf-8")
+"""Only what stands inside the picture is styled, since a page may hold it inline."""
 
 
 def svg(dag: BoundaryDag, captions: Mapping[str, str]) -> str:
