@@ -113,4 +113,4 @@ def points(way: str) -> list[tuple[float, float]]:
 def test_the_style_reaches_no_further_than_the_picture() -> None:
     style = ElementTree.fromstring(plan("chain").draw()).find(f"{SVG}style").text
     selectors = re.sub(r"\{[^{}]*\}|@media[^{]*\{|\}", "|", style).replace(",", "|").split("|")
-    assert all(selector.startswith(".dag ") for selector in selectors if selector)
+    assert all(selector.strip().startswith(".dag ") for selector in selectors if selector.strip())

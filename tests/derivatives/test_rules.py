@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import sgfi
 from sgfi.derivatives import Linearisation, LocalMap
-from sgfi.derivatives.rules import autograd, derivation
+from sgfi.derivatives.rules import autograd
 from sgfi.derivatives.rules.ops import rule
 
 MAP, TOKENS, VECTOR = (2, 4, 6, 6), (2, 5, 6), (2, 6)
@@ -113,7 +113,7 @@ def check(local: LocalMap) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_rule_is_autograds_derivative(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, op = CASES[case]
-    monkeypatch.setattr(derivation, "by_autograd", lambda call, *_: pytest.fail(f"{call.name} has no rule"))
+    monkeypatch.setattr(autograd, "by_autograd", lambda call, *_: pytest.fail(f"{call.name} has no rule"))
     check(local_map(Applied(op, shape[-1]), shape))
 
 

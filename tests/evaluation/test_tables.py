@@ -9,7 +9,8 @@ import torch
 import sgfi
 from sgfi.evaluation.metrics import METRICS, pixel_cosine
 from sgfi.evaluation.statistics import bootstrap
-from sgfi.evaluation.tables import as_text, markdown_table, measure, summary, text_table
+from sgfi.evaluation.tables import as_text, markdown_table, measure, summary
+from sgfi.graph.tensor_graph import text_table
 from sgfi.inversion import STAGES
 from tests.estimators import Backpropagation
 from tests.evaluation.known import orthogonal_family
@@ -17,14 +18,14 @@ from tests.evaluation.known import orthogonal_family
 
 def test_text_and_markdown_of_one_table() -> None:
     head, rows = ["node", "n", "note"], [["layer1.add", "7", "x"], ["fc", "1000", ""]]
-    assert text_table(head, rows, "<><").splitlines() == [
+    assert text_table([head, *rows], "<><").splitlines() == [
         "node           n  note",
         "layer1.add     7  x",
         "fc          1000",
     ]
     assert markdown_table(head, rows).splitlines()[1:3] == ["| --- | --- | --- |", "| layer1.add | 7 | x |"]
     with pytest.raises(ValueError, match="zip"):
-        text_table(head, [["too", "few"]], "<><")
+        text_table([head, ["too", "few"]], "<><")
 
 
 class TwoBatches:

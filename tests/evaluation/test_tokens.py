@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import pytest
@@ -26,22 +25,16 @@ def test_semantic_routing_of_planted_profiles() -> None:
     subsets = [[[1], [2]]] * 3
     found = tokens.semantic(profile, contexts, subsets)
     assert found["cue_minus_random"] == pytest.approx([0.4, 0.6, 0.0])
-    summary = tokens.semantic_summary(found, contexts)
-    assert math.isclose(summary["cue_minus_random"]["mean"], 0.25)  # words weigh alike: (0.5 + 0.0) / 2
-    assert summary["target"]["clusters"] == 2
-    better = tokens.paired(found["cue"], found["random"], contexts)
-    assert better["mean"] == summary["cue_minus_random"]["mean"]
+    assert found["target"] == pytest.approx([0.3, 0.1, 0.4])
 
 
 def test_syntactic_routing_of_planted_profiles() -> None:
     roles = {"head": 0, "attractor": 1, "auxiliary": 2}
     contexts = [context("key", f"singular {kind}", roles=roles) for kind in ("grammatical", "ungrammatical")]
     profile = torch.tensor([[0.1, 0.2, 0.6, 0.1], [0.1, 0.4, 0.2, 0.3]], dtype=torch.float64)
-    found = tokens.syntactic_summary(tokens.syntactic(profile, contexts), contexts)
-    assert found["grammatical"]["difference"]["mean"] == pytest.approx(0.4)
-    assert found["grammatical"]["ratio"] == pytest.approx(3.0)
-    assert found["ungrammatical"]["difference"]["mean"] == pytest.approx(-0.2)
-    assert found["pooled"]["mean"] == pytest.approx(0.1)
+    masses = tokens.syntactic(profile, contexts)
+    assert masses["agreement_minus_attractor"] == pytest.approx([0.4, -0.2])
+    assert tokens.agreement_ratios(masses, contexts) == pytest.approx({"grammatical": 3.0, "ungrammatical": 0.5})
 
 
 @cache

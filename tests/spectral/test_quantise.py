@@ -211,15 +211,3 @@ def test_int8_of_a_loaded_map_is_that_of_the_fitted_one() -> None:
     assert ours["gain.values"].dtype == torch.int8
     unknown = WienerMap(grid, singleton(grid), Operator(), {"gain": gains})
     assert not unknown.packable("int8") and unknown.packable("half") and unknown.packable("full")
-
-
-def test_names_of_earlier_releases() -> None:
-    import sgfi.spectral as spectral
-
-    for old, new in (("Packed", Packed), ("Layout", Layout), ("strongest", covariance_factor)):
-        with pytest.warns(DeprecationWarning, match=f"spectral.{old} is now sgfi.spectral.quantise"):
-            assert getattr(spectral, old) is new
-    with pytest.warns(DeprecationWarning, match="SharedGain"):
-        assert spectral.Prior is spectral.SharedGain
-    with pytest.raises(AttributeError, match="Posterior"):
-        _ = spectral.Posterior

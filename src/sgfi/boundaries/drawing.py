@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from importlib.resources import files
 
 from sgfi.boundaries.frontier import BoundaryDag
 
@@ -15,13 +16,8 @@ LETTERS = 23
 """Letters that fit into a box."""
 LANES = (0, -6, 6, -3, 3)
 """Pixels by which edges around boxes are moved apart."""
-LIGHT, DARK = (
-    dict(zip(("paper", "ink", "faint", "fill", "input", "target"), colours.split(), strict=True))
-    for colours in (
-        "#ffffff #16181d #5b616e #eef2f8 #1f5fbf #bc4c00",
-        "#15171c #eceef2 #a3a9b6 #262b36 #8db8ff #ff9e64",
-    )
-)
+STYLE = files("sgfi.boundaries").joinpath("dag.css").read_text(encoding="utf-8")
+"""Only what stands inside the picture is styled, since a page may hold it inline."""
 
 
 def svg(dag: BoundaryDag, captions: Mapping[str, str]) -> str:
@@ -42,7 +38,7 @@ def svg(dag: BoundaryDag, captions: Mapping[str, str]) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="dag" viewBox="0 0 {width} {height}" width="{width}" '
             f'height="{height}" role="img" aria-label="boundary DAG of {escape(dag.target)}">',
-            f"<style>{_style()}</style>",
+            f"<style>{STYLE}</style>",
             '<defs><marker id="dag-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
             'orient="auto"><path class="head" d="M0 0L8 4L0 8z"/></marker></defs>',
             f'<path class="paper" d="M0 0H{width}V{height}H0z"/>',
@@ -50,24 +46,6 @@ def svg(dag: BoundaryDag, captions: Mapping[str, str]) -> str:
             *(_box(name, index, captions[name], dag.target) for name, index in order.items()),
             "</svg>",
         ]
-    )
-
-
-def _style() -> str:
-    """Only what stands inside this picture is styled, since a page may hold it inline."""
-
-    def rules(colours: Mapping[str, str]) -> str:
-        return (
-            ".dag .paper{{fill:{paper};stroke:none}}.dag .head{{fill:{faint};stroke:none}}.dag text{{fill:{ink}}}"
-            ".dag .caption{{fill:{faint}}}.dag path{{stroke:{faint}}}.dag rect{{fill:{fill};stroke:{faint}}}"
-            ".dag .input{{stroke:{input}}}.dag .target{{stroke:{target}}}"
-        ).format(**colours)
-
-    return (
-        ".dag text{font:11px system-ui,sans-serif;text-anchor:middle}.dag .caption{font-size:10px}"
-        ".dag path{fill:none;stroke-width:1.3;stroke-linejoin:round}.dag .pruned{stroke-dasharray:3 3}"
-        ".dag .input,.dag .target{stroke-width:2.4}"
-        f"{rules(LIGHT)}@media (prefers-color-scheme:dark){{{rules(DARK)}}}"
     )
 
 

@@ -14,6 +14,7 @@ from sgfi.boundaries.frontier import BoundaryDag, boundary_dag
 from sgfi.boundaries.recipes import recipe_boundaries
 from sgfi.errors import PlanError
 from sgfi.graph import Node, TensorGraph
+from sgfi.graph.tensor_graph import text_table
 from sgfi.spectral import Basis, Operator, Partition, operator_named
 
 PartitionChoice = str | Sequence[int] | Tensor
@@ -130,8 +131,7 @@ class Plan:
                     ", ".join(self.dag.frontiers.get(name, ())) or "(target)",
                 )
             )
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+        return text_table(rows)
 
     def draw(self, path: str | Path | None = None) -> str:
         """The boundary DAG as SVG text; written to ``path`` (an ``.svg`` file) when one is given."""

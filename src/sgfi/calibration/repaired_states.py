@@ -1,23 +1,32 @@
-"""What online and cross-fitted child states share: buffered states, cached true states, recorded spectra, residuals."""
+"""Repaired child states, online or cross-fitted: buffered per batch, advanced map by map, judged by what is left."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from sgfi.boundaries import Plan
+from sgfi.calibration.progress import Progress
+from sgfi.calibration.restart import RestartFiles
 from sgfi.calibration.schedule import Run
 from sgfi.derivatives import Linearisation
+from sgfi.inversion.update import walk
 from sgfi.spectral import Solution, WienerMap, wide
+from sgfi.storage.checkpoint import NodeMaps
 
+JUDGING = 64
+"""Samples, in whole batches, that measure what a map leaves unexplained where nothing depends on the measure."""
 WORTHWHILE = 1e-3
 """``stages="auto"`` keeps a further map only if it lowers the error of the held-out samples by this share."""
 TRUE, SOURCE, TARGET, STATE, NEXT = "true", "source", "target", "state", "next"
 """Kinds of buffered tensors; a key is a kind and the name of a node."""
+Finished = Mapping[str, NodeMaps]
 
 
 class ResidualEnergy(NamedTuple):
@@ -76,19 +85,71 @@ class RecordedSpectra:
         return run.group.broadcast_batch(batch_index, empty)
 
 
-class TrueStateCache:
-    """True states from the first pass, so that a node's own passes need not start at the input.
+class RepairedChildren:
+    """The repaired full-target states of the children, which inversion will hand the node too.
 
-    The deepest nodes come first, which are the smallest and the furthest from the input; half of the spare memory is
-    used, the rest is for repaired states.
+    Cross-fitted, each comes from maps that did not see that very sample. A fit flatters the samples it was made from;
+    the next node would then be fitted on states better than any it will meet. Ridge regression tells in closed form
+    what it would have predicted without a sample (leave-one-out, PRESS), so every state handed on is such a one. These
+    cannot be computed again from the maps: beside a checkpoint they are kept on disk.
     """
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.names: tuple[str, ...] = ()
+    def __init__(self, run: Run, checkpoint: Path | None) -> None:
+        self._run, sizes = run, run.data.sizes
+        self._cross_fit = run.settings.children == "cross-fitted"
+        self._files = RestartFiles(run, checkpoint if self._cross_fit else None)
+        self._judged = run.settings.leave_one_out or run.settings.holds_out
+        """Whether it is measured what maps leave unexplained."""
+        enough = next((index for index in range(len(sizes)) if sum(sizes[: index + 1]) >= JUDGING), len(sizes) - 1)
+        self._judging = range(len(sizes) if self._cross_fit or run.settings.holds_out else enough + 1)
+        self._last_reader = {child: name for name in reversed(run.plan.fitted) for child in run.plan.children(name)}
+        """The last node fitted on a child's state."""
+        self._cached: list[str] = []
+        """Nodes whose true states are kept from the first pass: their own passes need not start at the input."""
+        self._left: set[str] = set()
+        """Nodes to fit."""
 
-    def choose(self, finished: Collection[str]) -> None:
-        """Which of the nodes left to fit are cached."""
+    def begin(self, stored: Finished, progress: Progress) -> dict[str, NodeMaps]:
+        """The target's states, and on resuming those of every finished node: by one walk per batch, or from disk.
+
+        Where cross-fitted states are lost, every node is fitted again.
+        """
+        run, plan, finished = self._run, self._run.plan, _with_finished_children(self._run.plan, stored)
+        if len(finished) == len(plan.fitted):
+            self._files.discard()
+            return finished
+        if self._cross_fit and not self._files.complete(self._needed(finished) - {plan.target}):
+            finished = {}
+        needed, self._left, self._cached = self._needed(finished), {*plan.fitted} - {*finished}, self._choose(finished)
+        maps = {} if self._cross_fit else {name: maps for name, (maps, _) in finished.items()}
+        frontiers = {name: plan.children(name) for name in maps}
+        for batch_index, x in progress.batches(run.data, "starting states"):
+            point = Linearisation(plan.graph, frontiers, x, keep=[plan.target, *self._cached])
+            for name in self._cached:
+                run.buffer.put((TRUE, name), batch_index, point.values[name])
+            top = point.values[plan.target]
+            if plan.target in needed:
+                run.buffer.put((STATE, plan.target), batch_index, top)
+            for update in walk(point, plan.dag, maps, top, lambda y, name: run.settings.seed(y, plan.boundary[name])):
+                if update.name in needed:
+                    run.buffer.put((STATE, update.name), batch_index, update.state)
+        for name in needed - {plan.target}:
+            for batch_index, state in self._files.read(name):
+                run.buffer.put((STATE, name), batch_index, state)
+        return finished
+
+    def _needed(self, finished: Collection[str]) -> set[str]:
+        """The finished nodes, and the target, whose states the nodes left to fit will read."""
+        plan = self._run.plan
+        read = {child for name in plan.fitted if name not in finished for child in plan.children(name)}
+        return read & {*finished, plan.target}
+
+    def _choose(self, finished: Collection[str]) -> list[str]:
+        """The nodes left to fit whose true states are cached.
+
+        The deepest come first, which are the smallest and the furthest from the input; half of the spare memory is
+        used, the rest is for repaired states.
+        """
         data, plan = self._run.data, self._run.plan
         samples, room, names = sum(data.sizes[index] for index in data.own), self._run.memory.spare() // 2, []
         for name in reversed(plan.fitted):
@@ -97,53 +158,16 @@ class TrueStateCache:
                 break
             if name not in finished:
                 names.append(name)
-        self.names = tuple(names)
-
-    def keep(self, batch_index: int, values: Mapping[str, Tensor]) -> None:
-        for name in self.names:
-            self._run.buffer.put((TRUE, name), batch_index, values[name])
-
-    def get(self, batch_index: int, names: Collection[str]) -> dict[str, Tensor]:
-        """Those of the named nodes that are cached."""
-        return {name: self._run.buffer.get((TRUE, name), batch_index) for name in names if name in self.names}
-
-
-class RepairedStates:
-    """Repaired full-target states per batch: of finished nodes, and of the node being fitted after its maps so far."""
-
-    def __init__(self, run: Run) -> None:
-        self._run, self.true = run, TrueStateCache(run)
-        self._judged = run.settings.leave_one_out or run.settings.holds_out
-        """Whether it is measured what maps leave unexplained."""
-        self.last_reader = {child: name for name in reversed(run.plan.fitted) for child in run.plan.children(name)}
-        """The last node fitted on a child's state."""
-
-    def needed(self, finished: Collection[str]) -> set[str]:
-        """The finished nodes, and the target, whose states the nodes left to fit will read."""
-        plan = self._run.plan
-        read = {child for name in plan.fitted if name not in finished for child in plan.children(name)}
-        return read & {*finished, plan.target}
-
-    def start(self, batch_index: int, point: Linearisation, needed: Collection[str]) -> None:
-        """From the first forward: true states to cache, and the target's own state where it is needed."""
-        self.true.keep(batch_index, point.values)
-        target = self._run.plan.target
-        if target in needed:
-            self.put(batch_index, target, point.values[target])
-
-    def put(self, batch_index: int, name: str, state: Tensor) -> None:
-        self._run.buffer.put((STATE, name), batch_index, state)
-
-    def get(self, batch_index: int, name: str) -> Tensor:
-        return self._run.buffer.get((STATE, name), batch_index)
+        return names
 
     def inputs(self, batch_index: int, names: Collection[str]) -> Inputs:
+        buffer = self._run.buffer
         children = {child for name in names for child in self._run.plan.children(name)}
-        started = [name for name in names if self._run.buffer.has((STATE, name), batch_index)]
+        started = [name for name in names if buffer.has((STATE, name), batch_index)]
         return Inputs(
-            true=self.true.get(batch_index, names),
-            children={child: self.get(batch_index, child) for child in children},
-            estimates={name: self.get(batch_index, name) for name in started},
+            true={name: buffer.get((TRUE, name), batch_index) for name in names if name in self._cached},
+            children={child: buffer.get((STATE, child), batch_index) for child in children},
+            estimates={name: buffer.get((STATE, name), batch_index) for name in started},
         )
 
     def record(self, batch_index: int, name: str, source: Tensor, target: Tensor) -> None:
@@ -151,38 +175,42 @@ class RepairedStates:
         if self._judged:
             self._run.buffer.put((TARGET, name), batch_index, target)
 
-    def settle(
-        self, name: str, maps: tuple[WienerMap, ...], solution: Solution, judging: Collection[int], *, cross_fit: bool
-    ) -> Settled:
-        """Advance every batch's estimate by the new map, the last of ``maps``; no derivative is needed again.
+    def settle(self, name: str, maps: tuple[WienerMap, ...], solution: Solution) -> Settled:
+        """Advance every batch's estimate by the new map, the last of ``maps``; no derivative is needed again."""
+        run, buffer = self._run, self._run.buffer
+        residual = self._advance(name, maps, solution)
+        further = run.settings.holds_out and len(maps) > 1
+        kept = not (residual and further and residual.after > (1 - WORTHWHILE) * residual.before)
+        if kept:
+            buffer.rename((NEXT, name), (STATE, name))
+        if not kept or len(maps) == run.settings.most_maps:  # the node has all its maps
+            self._files.write(name, ((index, buffer.get((STATE, name), index)) for index in run.data.own))
+        return Settled(kept, residual)
 
-        The ``judging`` batches measure what it leaves unexplained. ``cross_fit`` carries on what a map fitted without
-        the sample would have made of it, else what the map makes of a sample it has seen.
+    def _advance(self, name: str, maps: tuple[WienerMap, ...], solution: Solution) -> ResidualEnergy | None:
+        """The next estimates, and what the map leaves unexplained of the judging batches.
+
+        Cross-fitted, an estimate is carried on by what a map fitted without the sample would have made of it, else by
+        what the map makes of a sample it has seen.
         """
         run, buffer, wiener = self._run, self._run.buffer, maps[-1]
         sums = torch.zeros(3, 2, dtype=wide(torch.float32, "cpu"))  # before, after, seen: energy and samples
         for batch_index in run.data.own:
             source = buffer.get((SOURCE, name), batch_index)
             step = wiener(source)
-            if self._judged and batch_index in judging:
+            if self._judged and batch_index in self._judging:
                 target = buffer.get((TARGET, name), batch_index)
                 unseen = self._leave_one_out(wiener, solution, source, target, step, batch_index)
                 judges, fits = run.split.judges(batch_index), run.split.fits(batch_index)
                 sums[0] += _energy(target[judges])
                 sums[1] += _energy((target - unseen)[judges])
                 sums[2] += _energy((target - step)[fits])
-                step = unseen if cross_fit else step
-            estimate = step if len(maps) == 1 else self.get(batch_index, name) + step
+                step = unseen if self._cross_fit else step
+            estimate = step if len(maps) == 1 else buffer.get((STATE, name), batch_index) + step
             buffer.put((NEXT, name), batch_index, estimate)
-        residual = self._residual(sums) if self._judged else None
-        further = run.settings.holds_out and len(maps) > 1
-        if residual and further and residual.after > (1 - WORTHWHILE) * residual.before:
-            return Settled(False, residual)
-        buffer.rename((NEXT, name), (STATE, name))
-        return Settled(True, residual)
-
-    def _residual(self, sums: Tensor) -> ResidualEnergy:
-        energies, counts = torch.stack(self._run.group.all_gather(sums)).sum(0).T
+        if not self._judged:
+            return None
+        energies, counts = torch.stack(run.group.all_gather(sums)).sum(0).T
         return ResidualEnergy(*(energies / counts).tolist())
 
     def _leave_one_out(
@@ -199,14 +227,25 @@ class RepairedStates:
             unseen[fits] = wiener.basis.synthesise(parts)
         return unseen
 
-    def drop(self, name: str) -> None:
-        """The node is finished: forget what only it read."""
-        kinds = (TRUE, SOURCE, TARGET, NEXT)
-        self._run.buffer.drop(*((kind, name) for kind in kinds), *((STATE, child) for child in self.last_read(name)))
+    def end(self, names: Collection[str]) -> None:
+        """Forget what only these nodes read."""
+        for name in names:
+            unread = [child for child in self._run.plan.children(name) if self._last_reader[child] == name]
+            kinds = (TRUE, SOURCE, TARGET, NEXT)
+            self._run.buffer.drop(*((kind, name) for kind in kinds), *((STATE, child) for child in unread))
+            self._files.drop(unread)
+        self._left -= {*names}
+        if not self._left:
+            self._files.discard()
 
-    def last_read(self, name: str) -> list[str]:
-        """The children that no later node is fitted on."""
-        return [child for child in self._run.plan.children(name) if self.last_reader[child] == name]
+
+def _with_finished_children(plan: Plan, stored: Finished) -> dict[str, NodeMaps]:
+    """The stored nodes to resume from: one whose child must be fitted again is itself no longer right."""
+    kept: dict[str, NodeMaps] = {}
+    for name in reversed(plan.fitted):
+        if name in stored and all(child == plan.target or child in kept for child in plan.children(name)):
+            kept[name] = stored[name]
+    return kept
 
 
 def _energy(samples: Tensor) -> Tensor:

@@ -6,12 +6,12 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import safe_open
 from torch import Tensor
 
 from sgfi.calibration.schedule import Run
 from sgfi.errors import StoreError
+from sgfi.storage.files import write_tensors
 
 
 class RestartFiles:
@@ -38,10 +38,8 @@ class RestartFiles:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = self._folder / f"{self._stem(name)}.{self._run.group.rank}.safetensors"
-            draft = file.with_suffix(".part")
-            save_file({str(index): state.cpu().contiguous() for index, state in states}, draft)
-            draft.replace(file)
-        except (OSError, SafetensorError) as error:  # the latter is how it reports a full disk
+            write_tensors(file, {str(index): state for index, state in states}, {"node": name})
+        except OSError as error:
             raise StoreError(
                 "room and permission to keep the states of a finished node", str(error), "Free space and run again."
             ) from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sgfi.errors import StoreError
-from sgfi.evaluation.tables import text_table
+from sgfi.graph.tensor_graph import text_table
 
 FEW = 1.0
 """Samples per channel below which a matrix per bin is mostly noise."""
@@ -110,5 +110,5 @@ def as_text(nodes: list[NodeQuality], samples: int) -> str:
         ]
         for node in nodes
     ]
-    table = text_table(head, rows, "<>>>><")
+    table = text_table([head, *rows], "<>>>><")
     return "\n".join([table, "", *(advice(nodes, samples) or ["Nothing stands out."])])

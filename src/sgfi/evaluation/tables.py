@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from sgfi.evaluation.metrics import METRICS
 from sgfi.evaluation.statistics import bootstrap
+from sgfi.graph.tensor_graph import text_table
 from sgfi.inversion import STAGES, Estimator, Query, sweep
 
 FEWEST = 5
@@ -24,14 +25,6 @@ class NamedBatches(Protocol):
 
     def __iter__(self) -> Iterator[torch.Tensor]: ...
     def __len__(self) -> int: ...
-
-
-def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str) -> str:
-    """Aligned columns for a terminal; ``align`` has one sign per column, ``<`` (left) or ``>`` (right)."""
-    lines = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    columns = [f"{side}{width}" for side, width in zip(align, widths, strict=True)]
-    return "\n".join("  ".join(map(format, line, columns)).rstrip() for line in lines)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -77,7 +70,7 @@ def as_text(records: list[dict[str, Any]]) -> str:
     rows = [
         [record["query"], record["stage"], *(_cell(record["metrics"][name]) for name in METRICS)] for record in records
     ]
-    return text_table(["query", "stage", *METRICS], rows, "<<" + ">" * len(METRICS))
+    return text_table([["query", "stage", *METRICS], *rows], "<<" + ">" * len(METRICS))
 
 
 def _cell(record: dict[str, Any]) -> str:

@@ -11,13 +11,11 @@ from torch import Tensor
 
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.representation import roc_auc, target_state
-from sgfi.evaluation.statistics import Interval, bootstrap, contrast
 from sgfi.inversion import Estimator, Query, invert, sweep
 from sgfi.language.contexts import Context
 from sgfi.language.profiles import energy_profile, entropy, future_mass, mass, top_overlap
 from sgfi.language.vocabulary import exact_tokens, token_cosine
 
-RESAMPLES = 10_000
 GRAMMAR = ("grammatical", "ungrammatical")
 ROWS = 64
 """Inputs inverted at a time."""
@@ -63,33 +61,14 @@ def syntactic(profile: Tensor, contexts: Sequence[Context]) -> dict[str, list[fl
     return masses | {"agreement_minus_attractor": [a - b for a, b in pairs]}
 
 
-def semantic_summary(masses: Mapping[str, Sequence[float]], contexts: Sequence[Context]) -> dict[str, Any]:
-    """Means with intervals over words."""
-    words = [context.cluster for context in contexts]
-    return {name: _interval(values, words) for name, values in masses.items()}
-
-
-def syntactic_summary(masses: Mapping[str, Sequence[float]], contexts: Sequence[Context]) -> dict[str, Any]:
-    """Differences with intervals over templates, and the descriptive ratio of mean masses, by grammaticality."""
-    summary: dict[str, Any] = {}
+def agreement_ratios(masses: Mapping[str, Sequence[float]], contexts: Sequence[Context]) -> dict[str, float]:
+    """By grammaticality, the descriptive ratio of mean masses: agreement site over attractor."""
+    ratios = {}
     for kind in GRAMMAR:
         rows = [row for row, context in enumerate(contexts) if context.variant.split()[-1] == kind]
-        part = {name: [values[row] for row in rows] for name, values in masses.items()}
-        templates = [contexts[row].cluster for row in rows]
-        summary[kind] = {
-            "difference": _interval(part["agreement_minus_attractor"], templates),
-            "ratio": float(np.mean(part["auxiliary"]) / np.mean(part["attractor"])),
-        }
-    every = [context.cluster for context in contexts]
-    summary["pooled"] = _interval(masses["agreement_minus_attractor"], every)
-    return summary
-
-
-def paired(first: Sequence[float], second: Sequence[float], contexts: Sequence[Context]) -> dict[str, Any]:
-    """``first - second`` with an interval over clusters."""
-    clusters = [context.cluster for context in contexts]
-    difference = contrast(first, second, clusters, resamples=RESAMPLES)
-    return {**_record(difference.interval), "positive": difference.positive}
+        above, below = (np.mean([masses[role][row] for row in rows]) for role in ("auxiliary", "attractor"))
+        ratios[kind] = float(above / below)
+    return ratios
 
 
 # ------------------------------------------------------------------- controls
@@ -158,11 +137,3 @@ def reencoding_auc(estimator: Estimator, values: Tensor, x: Tensor, centre: Tens
 def features(estimator: Estimator, x: Tensor) -> Tensor:
     """(B, ...) the target's forward values of many inputs, a few at a time."""
     return torch.cat([target_state(estimator, part) for part in x.split(ROWS)])
-
-
-def _interval(values: Sequence[float], clusters: Sequence[str]) -> dict[str, Any]:
-    return _record(bootstrap(values, clusters, resamples=RESAMPLES))
-
-
-def _record(interval: Interval) -> dict[str, Any]:
-    return {key: getattr(interval, key) for key in ("mean", "low", "high", "clusters")}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
+from sgfi.evaluation.tables import markdown_table
 from sgfi.experiments.measures import known
-from sgfi.experiments.results import FILE, Result, cell, markdown_table, shown_rows, verdicts
+from sgfi.experiments.results import FILE, Result, table, verdicts
 
 HEADLINE = 7
 """Most scores in one table of the page; the result files hold all."""
@@ -65,7 +64,7 @@ def _section(folder: Path, result: Result, beside: Path) -> str:
     ]
     parts.append(_setups(result))
     for measure in result.tables:
-        parts += [f"{measure}{_images(result, measure)}: {known(measure).about}", _table(result, measure)]
+        parts += [f"{measure}{_images(result, measure)}: {known(measure).about}", table(result, measure, HEADLINE)]
     figure = folder / "figure.png"
     if figure.is_file():
         parts.append(f"![{experiment['title']}]({os.path.relpath(figure, beside)})")
@@ -100,26 +99,3 @@ def _images(result: Result, measure: str) -> str:
     counts = {len(score["values"]) for score in ours if "values" in score}
     held = {len(about["evaluation"]["indices"]) for about in result.variants.values()}
     return f" (over {max(counts)} of them)" if counts and held and max(counts) < min(held) else ""
-
-
-def _table(result: Result, measure: str) -> str:
-    lines = shown_rows(result, measure)
-    names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))[:HEADLINE]
-    body = []
-    for variant, row, scores in lines:
-        cells = [cell(scores.get(name), span=not column) for column, name in enumerate(names)]
-        body.append([variant, row, *cells, _paper(result.experiment, f"{measure}/{variant}/{row}", names)])
-    head = ["variant", "row", *names, "paper"]
-    if all(not row[-1] for row in body):
-        head, body = head[:-1], [row[:-1] for row in body]
-    return markdown_table(head, body)
-
-
-def _paper(experiment: Mapping[str, Any], address: str, names: list[str]) -> str:
-    """What the paper says of a row's scores."""
-    return "; ".join(
-        f"{name.replace('_', ' ')}: {entry['says']}"
-        for name in names
-        for entry in experiment["paper"]
-        if fnmatchcase(f"{address}/{name}", entry["row"].replace("[", "[[]"))
-    )

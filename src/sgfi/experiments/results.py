@@ -6,11 +6,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from sgfi.errors import DataError
 from sgfi.evaluation.statistics import Interval, bootstrap, contrast
+from sgfi.evaluation.tables import markdown_table
 from sgfi.experiments.declaration import Claim
 from sgfi.experiments.measures import known
 
@@ -53,12 +55,7 @@ class Result:
         return score
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "experiment": self.experiment,
-            "provenance": self.provenance,
-            "variants": self.variants,
-            "tables": self.tables,
-        }
+        return dict(vars(self))
 
 
 def read_result(path: str | Path) -> Result:
@@ -154,28 +151,37 @@ def cell(score: Score | None, *, span: bool = True) -> str:
     return number(score["mean"]) + shown
 
 
-def markdown_table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join("| " + " | ".join(row) + " |" for row in [head, ["---"] * len(head), *rows])
+def table(result: Result, measure: str, most: int | None = None) -> str:
+    """The rows of a measure that tables show, as Markdown.
 
-
-def shown_rows(result: Result, measure: str) -> list[tuple[str, str, Mapping[str, Score]]]:
-    """(variant, row, scores) of the rows that tables show."""
+    With ``most`` only so many scores, an interval for the first alone, and beside them what the paper says of a row.
+    """
     shown = known(measure).shown
-    return [
+    lines = [
         (variant, row, scores)
         for variant, rows in result.tables[measure].items()
         for row, scores in rows.items()
         if not shown or row in shown
     ]
+    names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))[:most]
+    head, body = ["variant", "row", *names], []
+    for variant, row, scores in lines:
+        cells = [cell(scores.get(name), span=most is None or not column) for column, name in enumerate(names)]
+        body.append([variant, row, *cells])
+    says = [_paper(result.experiment, f"{measure}/{variant}/{row}", names) for variant, row, _ in lines]
+    if most is not None and any(says):
+        head, body = [*head, "paper"], [[*cells, said] for cells, said in zip(body, says, strict=True)]
+    return markdown_table(head, body)
 
 
-def tables(result: Result) -> Iterator[tuple[str, str]]:
-    """(measure, Markdown table) for every measure."""
-    for measure in result.tables:
-        lines = shown_rows(result, measure)
-        names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
-        body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
-        yield measure, markdown_table(["variant", "row", *names], body)
+def _paper(experiment: Mapping[str, Any], address: str, names: list[str]) -> str:
+    """What the paper says of a row's scores."""
+    return "; ".join(
+        f"{name.replace('_', ' ')}: {entry['says']}"
+        for name in names
+        for entry in experiment["paper"]
+        if fnmatchcase(f"{address}/{name}", entry["row"].replace("[", "[[]"))
+    )
 
 
 def markdown(result: Result) -> str:
@@ -199,8 +205,8 @@ def markdown(result: Result) -> str:
     ]
     head = "variant, model, target, shape, channel axis, coordinates, fitted nodes, fitted / evaluated on".split(", ")
     parts.append(markdown_table(head, setups))
-    for measure, table in tables(result):
-        parts += [f"## {measure}", known(measure).about, table]
+    for measure in result.tables:
+        parts += [f"## {measure}", known(measure).about, table(result, measure)]
     judged = verdicts(result)
     if judged:
         parts += ["## Claims", *(f"- {v.word}: {v.says} ({v.numbers})" for v in judged)]

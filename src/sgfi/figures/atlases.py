@@ -52,7 +52,7 @@ def depth_ladder(
     inverses = sweep(estimator, x, [Query(target) for target in targets], stage=stage)
     title = f"Depth ladder, {STAGE_NAMES[stage]}: the same inputs from ever deeper tensors"
     rows = _rows(x, [inverse.value for inverse in inverses], preprocessing)
-    return draw_grid(_grid(rows, _depth_heads(estimator, targets), names, title))
+    return draw_grid(Grid(rows, _depth_heads(estimator, targets), names, title))
 
 
 def stage_comparison(
@@ -67,7 +67,7 @@ def stage_comparison(
     values = [invert(estimator, x, target=target, stage=stage).value for stage in STAGES]
     heads = ["input", *(STAGE_NAMES[stage] for stage in STAGES)]
     title = f"Stages of the inverse at {depth_name(estimator.node(target))}"
-    return draw_grid(_grid(_rows(x, values, preprocessing), heads, names, title))
+    return draw_grid(Grid(_rows(x, values, preprocessing), heads, names, title))
 
 
 def stage_ladder(
@@ -86,7 +86,7 @@ def stage_ladder(
         rows.append([first, *(inverse_cell(inverse.value[0], x[0]) for inverse in inverses)])
     labels = [STAGE_NAMES[stage] for stage in STAGES]
     title = "One input, three stages, ever deeper targets"
-    return draw_grid(_grid(rows, _depth_heads(estimator, targets), labels, title))
+    return draw_grid(Grid(rows, _depth_heads(estimator, targets), labels, title))
 
 
 def channel_grid(
@@ -154,12 +154,12 @@ def image_grid(
     titles = [*names, *[f"input {i}" for i in range(len(names), len(x))]]
     cells: list[Cell] = []
     for i in range(len(x)):
-        cells.append(_captioned(source_cell(x[i], preprocessing), titles[i]))
+        cells.append(replace(source_cell(x[i], preprocessing), caption=titles[i]))
         cells.append(inverse_cell(value[i], x[i]))
     shown = query.toward(query.target or estimator.target)
     rows = [cells[start : start + 2 * pairs] for start in range(0, len(cells), 2 * pairs)]
     title = f"{len(x)} inputs and their inverses from {shown}, {STAGE_NAMES[stage]}"
-    return draw_grid(_grid(rows, (), (), title))
+    return draw_grid(Grid(rows, title=title))
 
 
 def zero_target(
@@ -175,10 +175,10 @@ def zero_target(
     cells = [
         source_cell(x[0], preprocessing),
         inverse_cell(full.value[0], x[0]),
-        _captioned(Cell(nothing[0]), f"largest magnitude {float(nothing.abs().max()):.0e}"),
+        Cell(nothing[0], caption=f"largest magnitude {float(nothing.abs().max()):.0e}"),
     ]
     heads = ["input", "full target", "zero target"]
-    return draw_grid(_grid([cells], heads, (), "The maps add nothing of their own"))
+    return draw_grid(Grid([cells], heads, title="The maps add nothing of their own"))
 
 
 def depth_name(node: Node) -> str:
@@ -258,14 +258,14 @@ def _query_grid(estimator: Estimator, x: torch.Tensor, queries: Sequence[Query],
     )
     marks = [_marks(query, node.coord_shape) for query in queries]
     cells = [
-        _captioned(source_cell(x[0], look.preprocessing), "input", tuple(m for ms in marks for m in ms)),
+        replace(source_cell(x[0], look.preprocessing), caption="input", marks=tuple(m for own in marks for m in own)),
         inverse_cell(whole, x[0], label="all"),
     ]
     for query, value, mark in zip(queries, values, marks, strict=True):
         cells.append(inverse_cell(value, x[0], look.view, mark, _label(query)))
     rows = [cells[start : start + look.columns] for start in range(0, len(cells), look.columns)]
-    grid = _grid(rows, (), (), f"{title} of {depth_name(node)} ({shape_name(node)})", look.share)
-    return draw_grid(replace(grid, reference=float(whole.abs().max())))
+    title = f"{title} of {depth_name(node)} ({shape_name(node)})"
+    return draw_grid(Grid(rows, title=title, share=look.share, reference=float(whole.abs().max())))
 
 
 def _label(query: Query) -> str:
@@ -281,17 +281,3 @@ def _marks(query: Query, shape: tuple[int, ...]) -> tuple[tuple[float, float, fl
     if query.coords is None or len(shape) != 2:
         return ()
     return tuple(cell_mark(coord, shape) for coord in query.coords)
-
-
-def _captioned(cell: Cell, caption: str, marks: tuple[tuple[float, float, float, float], ...] = ()) -> Cell:
-    return Cell(cell.tensor, cell.view, caption, marks)
-
-
-def _grid(
-    rows: Sequence[Sequence[Cell | None]],
-    columns: Sequence[str],
-    labels: Sequence[str],
-    title: str,
-    share: Share = "none",
-) -> Grid:
-    return Grid(tuple(map(tuple, rows)), tuple(columns), tuple(labels), title, share)

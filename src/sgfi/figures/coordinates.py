@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from sgfi.errors import QueryError
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
 from sgfi.figures.display import Scale, natural_scale, natural_view, signed_view
 from sgfi.figures.grids import SIGNED_COLOURS, Cell, cell_mark, draw_cell, outline
-from sgfi.figures.style import FAINT, LIGHT, bare, new_figure
+from sgfi.figures.style import LIGHT, bare, frame, new_figure
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Estimator
 
@@ -58,7 +57,7 @@ def query_atlas(
         cells = f"{grid.shape[0]}x{grid.shape[1]} queries"
         axes.set_title(f"{depth_name(node)} ({shape_name(node)}), {cells}", size=8.5)
     total = sum(grid.cells for _, grid, _ in boards)
-    _frame(figure, title or f"All {total} coordinate queries of one input, one estimator", SIGNED)
+    frame(figure, title or f"All {total} coordinate queries of one input, one estimator", SIGNED)
     return figure
 
 
@@ -94,7 +93,7 @@ def support_matrices(study: CoordinateStudy, *, title: str = "") -> Figure:
         axes.text(0.5, -0.22, "\n".join(lines), size=6.8, ha="center", va="top", transform=axes.transAxes)
     foot = "Share of the inverse's magnitude per input cell; mean over images, 95 % image-bootstrap intervals. Where a "
     foot += "coordinate-selected inverse is expressed; not attention, attribution or causal importance."
-    _frame(figure, title or f"Support of coordinate queries, {len(study.names)} images", foot)
+    frame(figure, title or f"Support of coordinate queries, {len(study.names)} images", foot)
     return figure
 
 
@@ -137,7 +136,7 @@ def cell_decisions(
         if row == 0:
             for axes, head in zip(panels, heads, strict=True):
                 axes.set_title(head, size=7.5)
-    _frame(
+    frame(
         figure,
         title or f"Cells of {depth_name(estimator.node(name))}: inverses beside interventions",
         f"{BRANCHES} {SIGNED}",
@@ -160,10 +159,3 @@ def _overlay(figure: Figure, axes: Axes, source: Cell, outcome: CellOutcome, ima
     bar = figure.colorbar(overlay, cax=axes.inset_axes((0.04, 0.04, 0.92, 0.045)), orientation="horizontal")
     bar.ax.tick_params(labelsize=5, length=1.5, pad=0.6)
     bar.ax.xaxis.set_ticks_position("top")
-
-
-def _frame(figure: Figure, title: str, foot: str) -> None:
-    width, height = figure.get_size_inches()
-    figure.text(0.1 / width, 1 - 0.08 / height, title, size=10, weight="bold", va="top")
-    note = textwrap.fill(foot, int(width * 19))
-    figure.text(0.1 / width, 0.05 / height, note, size=6.6, va="bottom", gid=FAINT)

@@ -6,7 +6,6 @@ foot: an inverse is never fed back to the model.
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from sgfi.errors import QueryError
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
 from sgfi.figures.display import natural_scale, natural_view
 from sgfi.figures.grids import RULES, draw_cell
-from sgfi.figures.style import FAINT, LIGHT, bare, new_figure
+from sgfi.figures.style import LIGHT, bare, frame, new_figure
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Estimator, Query, sweep
 
@@ -102,10 +101,8 @@ def decision_atlas(
         left.legend(fontsize=5.6, frameon=False, handlelength=1.2, loc="lower left")
     if rows > 2:
         _counts(figure, grid[2, 0], gate)
-    head = title or f"Decision atlas: {len(study.names)} images, {rows} depths"
-    figure.text(0.012, 1 - 0.08 / height, head, size=10.5, weight="bold", va="top")
     foot = f"{BRANCHES} Display: {RULES['natural']}; each panel on its own scale."
-    figure.text(0.012, 0.06 / height, textwrap.fill(foot, 215), size=6.8, va="bottom", gid=FAINT)
+    frame(figure, title or f"Decision atlas: {len(study.names)} images, {rows} depths", foot)
     return figure
 
 

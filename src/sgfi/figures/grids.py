@@ -43,9 +43,9 @@ class Cell:
 class Grid:
     """What is to be drawn: rows of cells (``None`` leaves a gap), labels, and how scales are shared."""
 
-    rows: tuple[tuple[Cell | None, ...], ...]
-    columns: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
+    rows: Sequence[Sequence[Cell | None]]
+    columns: Sequence[str] = ()
+    labels: Sequence[str] = ()
     title: str = ""
     share: Share = "none"
     reference: float = 0.0

@@ -6,6 +6,7 @@ Figures use matplotlib's object interface only: no global state, no window, safe
 from __future__ import annotations
 
 import io
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +54,14 @@ def bare(axes: Axes) -> Axes:
     for spine in axes.spines.values():
         spine.set_visible(False)
     return axes
+
+
+def frame(figure: Figure, title: str, foot: str) -> None:
+    """A title above the panels and a note below them."""
+    width, height = figure.get_size_inches()
+    figure.text(0.1 / width, 1 - 0.08 / height, title, size=10, weight="bold", va="top")
+    note = textwrap.fill(foot, int(width * 19))
+    figure.text(0.1 / width, 0.05 / height, note, size=6.6, va="bottom", gid=FAINT)
 
 
 def recolour(figure: Figure, theme: Theme) -> Figure:

@@ -1,7 +1,6 @@
 """What the model computes: the captured tensor graph, its names and axes, and its local maps."""
 
 from sgfi.graph.capture import capture
-from sgfi.graph.inputs import check_input
-from sgfi.graph.tensor_graph import Node, TensorGraph
+from sgfi.graph.tensor_graph import Node, TensorGraph, check_input
 
 __all__ = ["Node", "TensorGraph", "capture", "check_input"]

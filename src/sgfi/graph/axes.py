@@ -81,8 +81,8 @@ def _input_axis(source: fx.Node) -> int | None:
                 return origin[1] or None
             if op in LAST or _norms_channels(user):
                 return origin[-1] or None
-            if _rank(user) == rank and is_tensor(user) and rule in MOVES:
-                waiting.append((user, [origin[dim] for dim in MOVES[rule](user, rank)]))
+            if _rank(user) == rank and is_tensor(user) and rule in (_elementwise, _layer_norm, _permute):
+                waiting.append((user, [origin[dim] for dim in _order(user)]))
     return rank - 1 if rank <= 3 else 1
 
 
@@ -169,41 +169,22 @@ def _einsum(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     return len(out) - 3 if known and len(out) >= 4 else _vector(node)
 
 
-@_rule("permute")
+@_rule("permute", "transpose", "swapaxes", "t", "numpy_T")
 def _permute(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
     axis = axes[_args(node)[0]]
-    return None if axis is None else _permuted(node, _rank(node)).index(axis)
+    return None if axis is None else _order(node).index(axis)
 
 
-def _permuted(node: fx.Node, rank: int) -> list[int]:
-    """For every axis of a permute's result, the axis of its operand."""
-    return [dim % rank for dim in _args(node)[1]]
-
-
-@_rule("transpose", "swapaxes")
-def _transpose(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    axis = axes[_args(node)[0]]
-    return None if axis is None else _swapped(node, _rank(node)).index(axis)
-
-
-def _swapped(node: fx.Node, rank: int) -> list[int]:
-    order, (first, second) = list(range(rank)), (dim % rank for dim in _args(node)[1:3])
-    order[first], order[second] = second, first
-    return order
-
-
-@_rule("t", "numpy_T")
-def _turn(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
-    axis = axes[_args(node)[0]]
-    return None if axis is None else _rank(node) - 1 - axis
-
-
-MOVES: dict[AxisRule, Callable[[fx.Node, int], list[int]]] = {
-    _elementwise: lambda node, rank: list(range(rank)),
-    _layer_norm: lambda node, rank: list(range(rank)),
-    _permute: _permuted,
-    _transpose: _swapped,
-}
+def _order(node: fx.Node) -> list[int]:
+    """For every axis of a result, the axis of its operand; an op that does not move axes keeps them."""
+    rank, op = _rank(node), op_name(node)
+    order = list(range(rank))
+    if op == "permute":
+        return [dim % rank for dim in _args(node)[1]]
+    if op in ("transpose", "swapaxes"):
+        first, second = (dim % rank for dim in _args(node)[1:3])
+        order[first], order[second] = second, first
+    return order[::-1] if op in ("t", "numpy_T") else order
 
 
 @_rule("stack")

@@ -13,8 +13,7 @@ from torch.export.graph_signature import InputKind
 
 from sgfi.errors import CaptureError
 from sgfi.graph import axes, names
-from sgfi.graph.exported import Exported
-from sgfi.graph.programs import derivable_kernels
+from sgfi.graph.programs import Exported, derivable_kernels
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
 from sgfi.graph.values import is_floating, is_tensor, op_name, parents, value
 

@@ -1,18 +1,35 @@
-"""Pieces of the captured graph as plain callables."""
+"""The exported program behind a tensor graph, and pieces of it as plain callables."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 
 import torch
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sgfi.graph.exported import Exported
 from sgfi.graph.values import is_symbolic, value
+
+
+@dataclass(frozen=True, eq=False)
+class Exported:
+    """What ``torch.export`` recorded: fx nodes, reached by the names of the tensors they make."""
+
+    graph: fx.Graph = field(default_factory=fx.Graph)
+    tensors: Mapping[str, fx.Node] = field(default_factory=dict)
+    """Every named tensor's node."""
+    constants: Mapping[str, Tensor] = field(default_factory=dict)
+    """Weights and buffers by fx placeholder name."""
+
+    @cached_property
+    def names(self) -> dict[fx.Node, str]:
+        """The name of the tensor that a node makes, where it has one."""
+        return {node: name for name, node in self.tensors.items()}
 
 
 class DerivableKernels:

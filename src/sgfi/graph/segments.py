@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from sgfi.graph.exported import Exported
-from sgfi.graph.programs import Program, extract
+from sgfi.graph.programs import Exported, Program, extract
 from sgfi.graph.values import parents
 
 

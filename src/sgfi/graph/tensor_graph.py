@@ -10,10 +10,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, fx
 
-from sgfi.errors import PlanError, did_you_mean
+from sgfi.errors import PlanError, QueryError, did_you_mean
 from sgfi.graph.cache import Cache
-from sgfi.graph.exported import Exported
-from sgfi.graph.programs import Program, Schedule, extract
+from sgfi.graph.programs import Exported, Program, Schedule, extract
 from sgfi.graph.segments import Segment, find_segment
 from sgfi.graph.values import parents
 
@@ -176,9 +175,8 @@ class TensorGraph:
             coords = ",".join(map(str, node.coord_axes)) or "-"
             indent = "  " * node.module.count(".")
             rows.append((indent + node.name, node.op, shape, channel, coords))
-        widths = [max(len(row[column]) for row in rows) for column in range(5)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+        head, *lines = text_table(rows).splitlines()
+        return "\n".join([head, "-" * len(head), *lines])
 
     def __str__(self) -> str:
         head = f"TensorGraph of {self.model_class}: {len(self.nodes)} tensors, {len(self.constants)} weights"
@@ -186,3 +184,28 @@ class TensorGraph:
 
     def __repr__(self) -> str:
         return f"<TensorGraph {self.model_class} {len(self.nodes)} tensors>"
+
+
+def check_input(graph: TensorGraph, x: Tensor) -> None:
+    """Shape, dtype, device and finiteness of a batch of inputs."""
+    sizes = graph.input.shape[1:]
+    shape = "(B, " + ", ".join(map(str, sizes)) + ")"
+    if not isinstance(x, Tensor):
+        raise QueryError(f"a tensor of shape {shape}", type(x).__name__, "Convert it with torch.as_tensor.")
+    if x.dim() != len(sizes) + 1 or tuple(x.shape[1:]) != sizes or len(x) == 0:
+        raise QueryError(f"inputs of shape {shape}", str(tuple(x.shape)), "Capture fixes every size but the batch.")
+    if x.dtype != graph.input.dtype:
+        raise QueryError(
+            f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast."
+        )
+    if x.device != graph.device:
+        raise QueryError(f"inputs on {graph.device}", str(x.device), "Move them to the model's device.")
+    if not torch.isfinite(x).all():
+        raise QueryError("finite inputs", "NaN or infinity", "Clean or drop the affected samples.")
+
+
+def text_table(rows: Sequence[Sequence[str]], align: str | None = None) -> str:
+    """Aligned columns for a terminal; ``align`` has one sign per column, ``<`` (left, as all without it) or ``>``."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = [f"{side}{width}" for side, width in zip(align or "<" * len(widths), widths, strict=True)]
+    return "\n".join("  ".join(map(format, row, columns)).rstrip() for row in rows)

@@ -1,9 +1,5 @@
 """The spectral algebra: bases, partitions, moments, Wiener solves and operator families."""
 
-import warnings
-from typing import Any
-
-from sgfi.spectral import quantise, shrinkage
 from sgfi.spectral.basis import Basis
 from sgfi.spectral.moments import Moments, MomentShape
 from sgfi.spectral.operators import Operator, operator_named
@@ -29,17 +25,3 @@ __all__ = [
     "wide",
     "workspace",
 ]
-_RENAMED: dict[str, Any] = {
-    "Layout": quantise.Layout,
-    "Packed": quantise.Packed,
-    "Prior": shrinkage.SharedGain,
-    "strongest": quantise.covariance_factor,
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _RENAMED[name]
-    warnings.warn(f"sgfi.spectral.{name} is now {new.__module__}.{new.__name__}", DeprecationWarning, stacklevel=2)
-    return new

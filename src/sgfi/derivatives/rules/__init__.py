@@ -7,7 +7,7 @@ many queries go through one product. An op without a rule is left to autograd, a
 """
 
 from sgfi.derivatives.rules import activations, products, shapes  # noqa: F401  (they register their rules)
-from sgfi.derivatives.rules.derivation import derive
+from sgfi.derivatives.rules.autograd import derive
 from sgfi.derivatives.rules.ops import Linear, OpCall, OpDerivative
 from sgfi.derivatives.rules.shapes import identity, item_derivative, split_derivative
 

@@ -1,4 +1,4 @@
-"""Any other op: its derivative from autograd, alone."""
+"""The derivative of an op: by its rule or, where there is none, from autograd, alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,30 @@ from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-from torch import Tensor
+from torch import Tensor, fx
 
-from sgfi.derivatives.rules.ops import Argument, Linear, OpCall
+from sgfi.derivatives.rules.ops import RULES, Argument, Linear, OpCall, OpDerivative, Rule
 
 _without_forward_mode: set[Any] = set()
 """Ops that turned out to have no forward-mode rule, so that it is tried once only."""
 _forward_mode_lock = Lock()
 """torch has one level of forward mode for the whole process."""
+
+
+def derive(call: OpCall, active: Callable[[fx.Node], bool], item: int | None = None) -> OpDerivative:
+    """The derivative of an op, or of one of its outputs, with respect to the active tensors it reads."""
+    arguments = call.arguments(active)
+    nodes = tuple(arguments.values())
+    rule = RULES.get(call.name, Rule())
+    if rule.joint is not None:
+        derivative = rule.joint(call, tuple(arguments), nodes)
+        if derivative is not None:
+            return derivative
+    linears: list[Linear | None] = []
+    for argument in arguments:
+        linear = rule.of(call, argument, item) if rule.of is not None else None
+        linears.append(linear or by_autograd(call, argument, item))
+    return OpDerivative.of(nodes, linears)
 
 
 def by_autograd(call: OpCall, argument: Argument, item: int | None) -> Linear | None:

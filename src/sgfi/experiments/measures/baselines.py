@@ -17,7 +17,7 @@ from sgfi.evaluation import baselines, controls
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, alignment_of, evaluation_batches, measure, over_batches, scores
+from sgfi.experiments.measures.registry import Table, alignment_of, evaluation_inputs, measure, over_batches, scores
 from sgfi.settings import check_keys
 
 KINDS = (*baselines.SEEDS, *baselines.METRICS)
@@ -29,7 +29,7 @@ def iterative(
 ) -> Table:
     """Iterative preimage search against the closed form, on the same images and targets."""
     declared = baselines.Search.from_dict(search or {})
-    x = torch.cat(list(evaluation_batches(case, images)))
+    x = evaluation_inputs(case, images)
     state = controls.target_state(case.family, x)
     start = time.perf_counter()
     outputs = [baselines.preimage(case.plan, state, declared, seed) for seed in seeds]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import sgfi
@@ -16,7 +15,14 @@ from sgfi.evaluation import baselines
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, evaluation_batches, measure, over_batches, scores
+from sgfi.experiments.measures.registry import (
+    Table,
+    evaluation_batches,
+    evaluation_inputs,
+    measure,
+    over_batches,
+    scores,
+)
 from sgfi.inversion import depth_targets
 
 
@@ -46,7 +52,7 @@ def latency(
     The search is timed over ``timed_steps`` and multiplied up to its full length.
     """
     declared = baselines.Search.from_dict(search or {})
-    x = torch.cat(list(evaluation_batches(case, queries)))
+    x = evaluation_inputs(case, queries)
     depths = depth_targets(case.family, queries)
     width = case.plan.boundary[case.plan.target].channels
     loads: dict[str, list[tuple[Tensor, dict[str, Any]]]] = {

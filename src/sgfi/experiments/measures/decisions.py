@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
 from sgfi.decisions import CoordinateSettings, DecisionSettings, activation_means, coordinate_study, study
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, evaluation_batches, measure
+from sgfi.experiments.measures.registry import Table, evaluation_inputs, measure
 
 
 @measure()
@@ -18,7 +17,7 @@ def decisions(case: Case, *, images: int = 16, settings: Mapping[str, Any] | Non
     """Margin drops of decision-ranked channel groups minus those of random groups of the same image."""
     declared = DecisionSettings.from_dict(settings or {})
     means = activation_means(case.plan, case.calibration.batches)
-    outcome = study(case.family, torch.cat(list(evaluation_batches(case, images))), means, declared)
+    outcome = study(case.family, evaluation_inputs(case, images), means, declared)
     rows: Table = {}
     for depth in outcome.depths:
         for column, size in enumerate(declared.sizes):
@@ -37,7 +36,7 @@ def coordinates(case: Case, *, images: int = 8, settings: Mapping[str, Any] | No
     """Every cell's inverse: where its support is; and every cell replaced: what that does to the margin."""
     declared = CoordinateSettings.from_dict(settings or {})
     means = activation_means(case.plan, case.calibration.batches) if declared.protocol == "mean" else None
-    outcome = coordinate_study(case.family, torch.cat(list(evaluation_batches(case, images))), declared, means)
+    outcome = coordinate_study(case.family, evaluation_inputs(case, images), declared, means)
     rows: Table = {}
     for depth in outcome.depths:
         row = rows[depth.node] = {}

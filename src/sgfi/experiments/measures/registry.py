@@ -82,6 +82,11 @@ def evaluation_batches(case: Case, images: int | None = None) -> Iterator[Tensor
         yield before
 
 
+def evaluation_inputs(case: Case, images: int | None = None) -> Tensor:
+    """(N, ...) the first ``images`` evaluation inputs at once."""
+    return torch.cat(list(evaluation_batches(case, images)))
+
+
 def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows]) -> Table:
     """Rows of every batch, put together."""
     table: Table = {}

@@ -14,7 +14,7 @@ from sgfi.derivatives import Linearisation
 from sgfi.evaluation import tokens
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, evaluation_batches, measure
+from sgfi.experiments.measures.registry import Table, evaluation_inputs, measure
 from sgfi.experiments.measures.tokens import vocabulary
 from sgfi.inversion import STAGES
 from sgfi.language import (
@@ -34,7 +34,7 @@ from sgfi.language import (
 @measure()
 def token_reencoding(case: Case, *, stages: Sequence[str] = STAGES, images: int | None = None, fit: int = 256) -> Table:
     """How well inverses fed forward again are told apart: ROC AUC of matched against cross cosines."""
-    x, centre = _evaluated(case, images), tokens.features(case.family, _seen(case, fit)).mean(0)
+    x, centre = evaluation_inputs(case, images), tokens.features(case.family, _seen(case, fit)).mean(0)
     values = {stage: tokens.inverses(case.family, x, stage=stage) for stage in stages}
     return {stage: {"auc": tokens.reencoding_auc(case.family, value, x, centre)} for stage, value in values.items()}
 
@@ -44,7 +44,7 @@ def token_display(
     case: Case, *, stages: Sequence[str] = ("raw", "final"), images: int | None = None, fit: int = 256
 ) -> Table:
     """DISPLAY ONLY: how often the rank-64 interface shows the source token first, or among the nearest 64."""
-    table, x, seen = vocabulary(case), _evaluated(case, images), _seen(case, fit)
+    table, x, seen = vocabulary(case), evaluation_inputs(case, images), _seen(case, fit)
     ids = nearest(x, table).squeeze(-1)
     rows: Table = {}
     for stage in stages:
@@ -80,7 +80,7 @@ def token_lengths(
 def token_base_terms(case: Case, *, images: int = 32) -> Table:
     """What a perfect first map leaves, |H_u - J H_v|^2 / |H_u|^2, and the first position's share of the energies."""
     plan = case.plan
-    point = Linearisation(plan.graph, plan.dag.frontiers, _evaluated(case, images), keep=[plan.target])
+    point = Linearisation(plan.graph, plan.dag.frontiers, evaluation_inputs(case, images), keep=[plan.target])
     rows: Table = {}
     for name in plan.fitted:
         (child,) = plan.children(name)
@@ -102,7 +102,7 @@ def token_decisions(
 ) -> Table:
     """Channel groups of the next-token margin: set to zero in the model, at the last or all positions, and inverted."""
     vocabulary(case)
-    x = _evaluated(case, images)
+    x = evaluation_inputs(case, images)
     graph = sgfi.capture(embedding_model(case.loaded.model.lm, last=True), x[:2])
     last = decide_tokens(graph, x, case.plan.target, TokenSettings(sizes=tuple(sizes), repeats=repeats))["terminal"]
     rows: Table = {
@@ -137,11 +137,6 @@ def _queries(case: Case, x: Tensor, chosen: Sequence[Sequence[int]]) -> dict[str
         "terminal_mass_terminal": terminal[:, -1].tolist(),
         "terminal_mass_all": every[:, -1].tolist(),
     }
-
-
-def _evaluated(case: Case, images: int | None) -> Tensor:
-    """(N, L, D)"""
-    return torch.cat(list(evaluation_batches(case, images)))
 
 
 def _seen(case: Case, count: int) -> Tensor:

@@ -127,12 +127,11 @@ def _routed(case: Case, rows: Mapping[str, Profiles]) -> Table:
     for row, profiles in rows.items():
         semantic, syntactic = (profiles(embedded(case, part)) for part in (words, templates))
         masses = tokens.syntactic(syntactic, templates)
-        ratios = tokens.syntactic_summary(masses, templates)
         table[row] = {
             **_by_cluster(tokens.semantic(semantic, words, subsets), words),
             **_by_cluster({"function_words": _on_function_words(semantic, words)}, words),
             **_by_cluster(masses, templates),
-            **{f"ratio_{kind}": ratios[kind]["ratio"] for kind in tokens.GRAMMAR},
+            **{f"ratio_{kind}": ratio for kind, ratio in tokens.agreement_ratios(masses, templates).items()},
         }
     return table
 
