@@ -536,7 +536,7 @@ def test_maps_of_a_file_from_another_folder(sgfi_command, maps: Path, model: str
     monkeypatch.chdir(tmp_path)
     words = ["invert", "moved", place / "one.png", "--out", "a.npy"]
     outcome = sgfi_command(*words)
-    assert outcome.code == 3 and "Name it with --model path/to/net.py:build" in outcome.err
+    assert outcome.code == 3 and "name it with --model path/to/net.py:build" in outcome.err
     for line in (words, ["maps", "verify", "moved", "--model-too"], ["maps", "shrink", "moved", "--out", "small"]):
         outcome = sgfi_command(*line, "--model", model)
         assert outcome.code == 0, outcome.all

@@ -139,3 +139,16 @@ def test_help_has_an_example_and_settings_are_checked(sgfi_command, here: Path, 
     (here / "wrong.json").write_text('{"deepths": []}')
     wrong = run(sgfi_command, here, command, "wrong", "--experiment", here / "wrong.json")
     assert wrong.code == 3 and "depths" in wrong.err
+
+
+def test_a_model_in_place_of_maps(sgfi_command, here: Path) -> None:
+    model, photos = f"{here / 'classifier.py'}:build", here / "photos"
+    (here / "quick.json").write_text(json.dumps(QUICK))
+    words = [photos, "--count", 2, "-q", "--depth", "one"]
+    decide_words = ["decide", model, *words, "--experiment", here / "quick.json", "--out", here / "natural"]
+    outcome = sgfi_command(*decide_words)
+    assert outcome.code == 3 and "--calibration DATA" in outcome.err, outcome.all
+    outcome = sgfi_command(*decide_words, "--calibration", photos)
+    assert outcome.code == 0 and (here / "natural" / "atlas.png").exists(), outcome.all
+    outcome = sgfi_command("coordinates", model, *words, "--out", here / "natural-cells")
+    assert outcome.code == 0 and (here / "natural-cells" / "queries.png").exists(), outcome.all
