@@ -20,6 +20,7 @@ from sgfi.storage.folder import read_manifest
 from tests.cli.conftest import open_maps
 
 COMMANDS = [
+    "look",
     "graph",
     "plan",
     "calibrate",
