@@ -12,6 +12,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from sgfi.cli.app import app
+from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.storage import read_manifest
 
 BUILDER = """
 import torch
@@ -35,6 +37,11 @@ class Tiny(torch.nn.Module):
 def build():
     return Tiny()
 """
+
+
+def open_maps(folder: Path) -> OpenFamily:
+    """Maps with the model whose Python file their manifest names."""
+    return open_family(folder, read_manifest(folder)["provenance"]["model"]["spec"])
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def model(place: Path) -> str:
     return f"{place / 'tiny.py'}:build"
+
+
+@pytest.fixture(scope="session")
+def on_maps(sgfi_command: Callable[..., Outcome], model: str) -> Callable[..., Outcome]:
+    """Run a command on maps of ``tiny.py``: a file runs only when the command line names it."""
+    return lambda *words: sgfi_command(*words, *([] if "--model" in words else ["--model", model]))
 
 
 @pytest.fixture(scope="session")

@@ -15,11 +15,12 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import sgfi
-from sgfi.cli.loading import open_family
 from sgfi.inputs.data import read_image
 from sgfi.storage.folder import read_manifest
+from tests.cli.conftest import open_maps
 
 COMMANDS = [
+    "look",
     "graph",
     "plan",
     "calibrate",
@@ -135,14 +136,14 @@ def test_calibrate_counts_the_broken_image(fitted, place: Path) -> None:
     assert not maps.with_name("tiny.partial").exists()
 
 
-def test_quiet_says_nothing_of_skipped_images(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_quiet_says_nothing_of_skipped_images(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     words = ["--out", tmp_path / "a.npy", "--limit", 20]
-    assert sgfi_command("invert", maps, place / "photos", *words, "-q").err == ""
-    assert "broken.jpg" in sgfi_command("invert", maps, place / "photos", *words, "--force").err
+    assert on_maps("invert", maps, place / "photos", *words, "-q").err == ""
+    assert "broken.jpg" in on_maps("invert", maps, place / "photos", *words, "--force").err
 
 
 def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, place: Path) -> None:
-    opened = open_family(maps)
+    opened = open_maps(maps)
     files = sorted((place / "photos").glob("*.png"))
     x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
     again = sgfi.calibrate(opened.family.plan, [x], progress=False)
@@ -153,7 +154,7 @@ def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, pla
 def test_calibrate_on_mirrored_pictures_too(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
     words = ("--data", place / "photos", "--out", tmp_path / "m", "--target", "three", "--boundaries", "one,add")
     assert sgfi_command("calibrate", model, *words, "--mirror").code == 0
-    opened = open_family(tmp_path / "m")
+    opened = open_maps(tmp_path / "m")
     assert opened.family.samples == 16 and opened.family.provenance["data"]["mirrored"]
 
 
@@ -356,22 +357,20 @@ def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp
 # invert
 
 
-def test_invert_draws_a_picture(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
-    outcome = sgfi_command("invert", maps, place / "one.png", "--out", tmp_path / "a.png")
+def test_invert_draws_a_picture(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+    outcome = on_maps("invert", maps, place / "one.png", "--out", tmp_path / "a.png")
     assert outcome.code == 0 and outcome.out.strip() == str(tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size[0] > 300
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
-def test_invert_writes_the_engines_numbers(sgfi_command, maps: Path, place: Path, tmp_path: Path, suffix: str) -> None:
+def test_invert_writes_the_engines_numbers(on_maps, maps: Path, place: Path, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"found{suffix}"
-    outcome = sgfi_command(
-        "invert", maps, place / "one.png", "--query", "add:1-2@3,4;5,5", "--stage", "first", "--out", out
-    )
+    outcome = on_maps("invert", maps, place / "one.png", "--query", "add:1-2@3,4;5,5", "--stage", "first", "--out", out)
     assert outcome.code == 0, outcome.all
     found = torch.from_numpy(np.load(out)) if suffix == ".npy" else load_file(out)["inverse"]
-    opened = open_family(maps)
+    opened = open_maps(maps)
     x = read_image(place / "one.png", opened.loaded.preprocessing)
     expected = sgfi.invert(opened.family, x, "add", [1, 2], [(3, 4), (5, 5)], stage="first").value
     assert torch.allclose(found, expected, atol=1e-6)
@@ -389,7 +388,7 @@ def test_invert_writes_the_engines_numbers(sgfi_command, maps: Path, place: Path
         (["--model", "OTHER"], 6, "fingerprint"),
     ],
 )
-def test_invert_on_bad_input(sgfi_command, maps, place, tmp_path, words, code, said) -> None:
+def test_invert_on_bad_input(on_maps, maps, place, tmp_path, words, code, said) -> None:
     if "--out" not in words:
         words = [*words, "--out", tmp_path / "a.png"]
     if "OTHER" in words:
@@ -397,27 +396,27 @@ def test_invert_on_bad_input(sgfi_command, maps, place, tmp_path, words, code, s
         source = (place / "tiny.py").read_text()
         other.write_text(source.replace("Conv2d(6, 4, 2, stride=2)", "Conv2d(6, 4, 2, stride=2, bias=False)"))
         words = [f"{other}:build" if word == "OTHER" else word for word in words]
-    outcome = sgfi_command("invert", maps, place / "one.png", *words)
+    outcome = on_maps("invert", maps, place / "one.png", *words)
     assert outcome.code == code and said in outcome.err, outcome.all
     assert not (tmp_path / "a.png").exists()
 
 
-def test_invert_a_missing_or_broken_image(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_invert_a_missing_or_broken_image(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     for name in ("nothing.png", "photos/broken.jpg"):
-        assert sgfi_command("invert", maps, place / name, "--out", tmp_path / "a.png").code == 3
+        assert on_maps("invert", maps, place / name, "--out", tmp_path / "a.png").code == 3
 
 
-def test_invert_does_not_write_over_files(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_invert_does_not_write_over_files(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.png"
     out.write_text("mine")
-    assert sgfi_command("invert", maps, place / "one.png", "--out", out).code == 6
+    assert on_maps("invert", maps, place / "one.png", "--out", out).code == 6
     assert out.read_text() == "mine"
-    assert sgfi_command("invert", maps, place / "one.png", "--out", out, "--force").code == 0
+    assert on_maps("invert", maps, place / "one.png", "--out", out, "--force").code == 0
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("damage", ["absent", "empty", "text", "missing file", "cut file", "altered file"])
-def test_unreadable_map_folders(sgfi_command, maps: Path, place: Path, tmp_path: Path, damage: str) -> None:
+def test_unreadable_map_folders(sgfi_command, model: str, maps: Path, place: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "maps"
     if damage == "empty":
         folder.mkdir()
@@ -434,7 +433,10 @@ def test_unreadable_map_folders(sgfi_command, maps: Path, place: Path, tmp_path:
             data = bytearray(file.read_bytes())
             data[-1] ^= 1
             file.write_bytes(data)
-    words = [("invert", folder, place / "one.png", "--out", tmp_path / "a.png"), ("maps", "verify", folder)]
+    words = [
+        ("invert", folder, place / "one.png", "--out", tmp_path / "a.png", "--model", model),
+        ("maps", "verify", folder),
+    ]
     for line in words:
         assert sgfi_command(*line).code == 6
     assert not (tmp_path / "a.png").exists()
@@ -444,50 +446,50 @@ def test_unreadable_map_folders(sgfi_command, maps: Path, place: Path, tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["depth", "stages", "channels", "groups", "coords", "images"])
-def test_atlas_of_every_kind(sgfi_command, maps: Path, place: Path, tmp_path: Path, kind: str) -> None:
+def test_atlas_of_every_kind(on_maps, maps: Path, place: Path, tmp_path: Path, kind: str) -> None:
     out = tmp_path / f"{kind}.png"
-    outcome = sgfi_command("atlas", maps, place / "photos", "--kind", kind, "--out", out, "--limit", 2, "--count", 3)
+    outcome = on_maps("atlas", maps, place / "photos", "--kind", kind, "--out", out, "--limit", 2, "--count", 3)
     assert outcome.code == 0, outcome.all
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_atlas_of_chosen_channels_and_cells(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_atlas_of_chosen_channels_and_cells(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     for kind, query in (("channels", "add:0-2"), ("coords", "add:1@0,0;7,7")):
         words = ["--kind", kind, "--query", query, "--out", tmp_path / f"{kind}.svg"]
-        assert sgfi_command("atlas", maps, place / "one.png", *words).code == 0
+        assert on_maps("atlas", maps, place / "one.png", *words).code == 0
 
 
-def test_atlas_with_an_unknown_target_or_file(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_atlas_with_an_unknown_target_or_file(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.png"
-    assert sgfi_command("atlas", maps, place / "one.png", "--kind", "channels", "--query", "ad", "--out", out).code == 4
-    assert sgfi_command("atlas", maps, place / "nothing.png", "--out", out).code == 3
-    assert sgfi_command("atlas", maps, place / "one.png", "--out", tmp_path / "a.npy").code == 3
+    assert on_maps("atlas", maps, place / "one.png", "--kind", "channels", "--query", "ad", "--out", out).code == 4
+    assert on_maps("atlas", maps, place / "nothing.png", "--out", out).code == 3
+    assert on_maps("atlas", maps, place / "one.png", "--out", tmp_path / "a.npy").code == 3
     assert not out.exists()
 
 
-def test_a_full_disk_while_drawing(sgfi_command, maps: Path, place: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_while_drawing(on_maps, maps: Path, place: Path, tmp_path: Path, monkeypatch) -> None:
     from matplotlib.figure import Figure
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Figure, "savefig", full)
-    outcome = sgfi_command("atlas", maps, place / "one.png", "--out", tmp_path / "a.png")
+    outcome = on_maps("atlas", maps, place / "one.png", "--out", tmp_path / "a.png")
     assert outcome.code == 8 and "disk is full" in outcome.err
 
 
 # evaluate
 
 
-def test_evaluate_writes_and_shows_the_numbers(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_evaluate_writes_and_shows_the_numbers(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    outcome = sgfi_command("evaluate", maps, place / "photos", "--depths", 2, "--out", out)
+    outcome = on_maps("evaluate", maps, place / "photos", "--depths", 2, "--out", out)
     assert outcome.code == 0 and "fitted on" in outcome.err  # these are the calibration images
     record = json.loads(out.read_text())
     queries = [result["query"] for result in record["results"]]
     assert queries == ["one"] * 3 + ["three"] * 3
     final = record["results"][-1]
-    opened = open_family(maps)
+    opened = open_maps(maps)
     files = sorted((place / "photos").glob("*.png"))
     x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
     value = sgfi.invert(opened.family, x).value
@@ -498,13 +500,13 @@ def test_evaluate_writes_and_shows_the_numbers(sgfi_command, maps: Path, place: 
     assert f"{found['mean']:.3f}" in outcome.out
 
 
-def test_evaluate_on_bad_input(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_evaluate_on_bad_input(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    assert sgfi_command("evaluate", maps, place / "nothing", "--out", out).code == 3
-    assert sgfi_command("evaluate", maps, place / "photos", "--query", "add:77", "--out", out).code == 5
+    assert on_maps("evaluate", maps, place / "nothing", "--out", out).code == 3
+    assert on_maps("evaluate", maps, place / "photos", "--query", "add:77", "--out", out).code == 5
     assert not out.exists()
     out.write_text("mine")
-    assert sgfi_command("evaluate", maps, place / "photos", "--out", out).code == 6
+    assert on_maps("evaluate", maps, place / "photos", "--out", out).code == 6
     assert out.read_text() == "mine"
 
 
@@ -535,21 +537,21 @@ def test_maps_of_a_file_from_another_folder(sgfi_command, maps: Path, model: str
     monkeypatch.chdir(tmp_path)
     words = ["invert", "moved", place / "one.png", "--out", "a.npy"]
     outcome = sgfi_command(*words)
-    assert outcome.code == 3 and "Name it with --model path/to/net.py:build" in outcome.err
+    assert outcome.code == 3 and "name it with --model path/to/net.py:build" in outcome.err
     for line in (words, ["maps", "verify", "moved", "--model-too"], ["maps", "shrink", "moved", "--out", "small"]):
         outcome = sgfi_command(*line, "--model", model)
         assert outcome.code == 0, outcome.all
 
 
-def test_maps_verify_accepts_what_was_written(sgfi_command, maps: Path) -> None:
-    assert sgfi_command("maps", "verify", maps, "--model-too").code == 0
+def test_maps_verify_accepts_what_was_written(on_maps, maps: Path) -> None:
+    assert on_maps("maps", "verify", maps, "--model-too").code == 0
 
 
-def test_maps_shrink_keeps_the_numbers(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_maps_shrink_keeps_the_numbers(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
-    outcome = sgfi_command("maps", "shrink", maps, "--stages", 1, "--target", "add", "--out", small)
+    outcome = on_maps("maps", "shrink", maps, "--stages", 1, "--target", "add", "--out", small)
     assert outcome.code == 0, outcome.all
-    whole, part = open_family(maps), open_family(small)
+    whole, part = open_maps(maps), open_maps(small)
     x = read_image(place / "one.png", whole.loaded.preprocessing)
     one = sgfi.invert(whole.family, x, "add", stage="first").value
     assert torch.equal(one, sgfi.invert(part.family, x).value)
@@ -557,18 +559,18 @@ def test_maps_shrink_keeps_the_numbers(sgfi_command, maps: Path, place: Path, tm
     assert size[1] < size[0]
 
 
-def test_maps_shrink_to_fewer_bits(sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
-    outcome = sgfi_command("maps", "shrink", maps, "--precision", "half", "--out", tmp_path / "small")
+def test_maps_shrink_to_fewer_bits(sgfi_command, on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+    outcome = on_maps("maps", "shrink", maps, "--precision", "half", "--out", tmp_path / "small")
     assert outcome.code == 0, outcome.all
     assert sgfi_command("maps", "verify", tmp_path / "small").code == 0
     assert "half precision" in sgfi_command("maps", "info", tmp_path / "small").out
-    whole, small = open_family(maps), open_family(tmp_path / "small")
+    whole, small = open_maps(maps), open_maps(tmp_path / "small")
     assert small.family.bytes < whole.family.bytes / 2
     x = read_image(place / "one.png", whole.loaded.preprocessing)
     one, two = (sgfi.invert(found.family, x).value for found in (whole, small))
     assert float((one - two).norm() / one.norm()) < 0.01
-    assert sgfi_command("maps", "shrink", tmp_path / "small", "--precision", "int8", "--out", tmp_path / "b").code == 6
-    assert sgfi_command("maps", "shrink", maps, "--precision", "int4", "--out", tmp_path / "b").code == 2
+    assert on_maps("maps", "shrink", tmp_path / "small", "--precision", "int8", "--out", tmp_path / "b").code == 6
+    assert on_maps("maps", "shrink", maps, "--precision", "int4", "--out", tmp_path / "b").code == 2
 
 
 def test_calibrate_in_fewer_bits(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
@@ -581,14 +583,14 @@ def test_calibrate_in_fewer_bits(sgfi_command, model: str, place: Path, tmp_path
 
 
 def test_a_family_too_large_for_memory_is_streamed(maps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(open_family(maps).family.maps, dict)
+    assert isinstance(open_maps(maps).family.maps, dict)
     monkeypatch.setattr("sgfi.cli.loading.available", lambda: 1000)
-    assert not isinstance(open_family(maps).family.maps, dict)
+    assert not isinstance(open_maps(maps).family.maps, dict)
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--stages", 3], 5), (["--target", "ad"], 4), (["--target", "two"], 4)])
-def test_maps_shrink_on_bad_input(sgfi_command, maps: Path, tmp_path: Path, words: list, code: int) -> None:
-    assert sgfi_command("maps", "shrink", maps, "--out", tmp_path / "small", *words).code == code
+def test_maps_shrink_on_bad_input(on_maps, maps: Path, tmp_path: Path, words: list, code: int) -> None:
+    assert on_maps("maps", "shrink", maps, "--out", tmp_path / "small", *words).code == code
     assert not (tmp_path / "small").exists()
 
 

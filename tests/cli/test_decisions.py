@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from sgfi.cli.loading import open_family
 from sgfi.decisions.readout import decide
 from sgfi.inputs.data import read_image
+from tests.cli.conftest import open_maps
 
 BUILDER = """
 import torch
@@ -54,7 +54,8 @@ def here(place: Path, sgfi_command: Callable, tmp_path_factory: pytest.TempPathF
 
 
 def run(sgfi_command, here: Path, command: str, out: str, *words: object):
-    return sgfi_command(command, here / "maps", here / "photos", "--out", here / out, "--count", 3, "-q", *words)
+    maps = [here / "maps", here / "photos", "--model", f"{here / 'classifier.py'}:build"]
+    return sgfi_command(command, *maps, "--out", here / out, "--count", 3, "-q", *words)
 
 
 QUICK = {"repeats": 3, "curve_repeats": 1, "resamples": 200, "sizes": [1, 4]}
@@ -92,7 +93,7 @@ def test_coordinates_writes_everything(sgfi_command, here: Path) -> None:
 
 
 def test_only_correct_images(sgfi_command, here: Path) -> None:
-    opened = open_family(here / "maps")
+    opened = open_maps(here / "maps")
     prepared = opened.loaded.preprocessing
     assert prepared is not None
     files = sorted((here / "photos").glob("*.png"))
@@ -104,6 +105,7 @@ def test_only_correct_images(sgfi_command, here: Path) -> None:
         shutil.copy(file, here / "labelled" / f"{label:04d}" / file.name)
         right += [file.stem] if place % 2 == 0 else []
     words = ["coordinates", here / "maps", here / "labelled", "--correct", "--depth", "two", "-q"]
+    words += ["--model", f"{here / 'classifier.py'}:build"]
     outcome = sgfi_command(*words, "--count", len(right), "--out", here / "right")
     assert outcome.code == 0, outcome.all
     told = json.loads((here / "right" / "results.json").read_text())["study"]
@@ -137,3 +139,16 @@ def test_help_has_an_example_and_settings_are_checked(sgfi_command, here: Path, 
     (here / "wrong.json").write_text('{"deepths": []}')
     wrong = run(sgfi_command, here, command, "wrong", "--experiment", here / "wrong.json")
     assert wrong.code == 3 and "depths" in wrong.err
+
+
+def test_a_model_in_place_of_maps(sgfi_command, here: Path) -> None:
+    model, photos = f"{here / 'classifier.py'}:build", here / "photos"
+    (here / "quick.json").write_text(json.dumps(QUICK))
+    words = [photos, "--count", 2, "-q", "--depth", "one"]
+    decide_words = ["decide", model, *words, "--experiment", here / "quick.json", "--out", here / "natural"]
+    outcome = sgfi_command(*decide_words)
+    assert outcome.code == 3 and "--calibration DATA" in outcome.err, outcome.all
+    outcome = sgfi_command(*decide_words, "--calibration", photos)
+    assert outcome.code == 0 and (here / "natural" / "atlas.png").exists(), outcome.all
+    outcome = sgfi_command("coordinates", model, *words, "--out", here / "natural-cells")
+    assert outcome.code == 0 and (here / "natural-cells" / "queries.png").exists(), outcome.all

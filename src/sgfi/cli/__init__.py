@@ -1,4 +1,5 @@
-"""``sgfi graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | maps | experiment | demo``."""
+"""``sgfi look | graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | tokens | maps |
+experiment | demo``."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from sgfi.cli import (
     experiments,
     inspection,
     inversion,
+    looking,
     maps,
     tokens,
 )
@@ -45,6 +46,7 @@ def main(
     """What does this internal feature, on this input, look like in the input domain?"""
 
 
+app.command()(looking.look)
 app.command()(inspection.graph)
 app.command()(inspection.plan)
 app.command()(calibration.calibrate)

@@ -29,14 +29,14 @@ from sgfi.cli.decisions import (
     typed_command,
     write_json,
 )
-from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.loading import OpenEstimator, open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.decisions import CoordinateSettings, CoordinateStudy, coordinate_study
 
 
 @command
 def coordinates(
-    maps: options.Maps,
+    maps: options.Source,
     data: Inputs,
     out: OutFolder = Path("coordinates"),
     calibration: Calibration = None,
@@ -50,7 +50,8 @@ def coordinates(
     show: Show = None,
     batch_size: options.BatchSize = 16,
     model: options.ModelOverride = None,
-    weights: options.Weights = None,
+    weights: options.WeightsOverride = None,
+    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -70,16 +71,16 @@ def coordinates(
     given = {"depths": tuple(depth) if depth else None, "prefix": prefix, "protocol": protocol, "chunk": chunk}
     declared = {**read_experiment(experiment), **{k: v for k, v in given.items() if v is not None}}
     settings = CoordinateSettings.from_dict(declared)
-    opened = open_family(maps, model, weights)
+    opened = open_estimator(maps, model, weights, size)
     needed = settings.interventions and settings.protocol == "mean"
-    means = calibration_means(opened, maps, calibration, batch_size, quiet) if needed else None
+    means = calibration_means(opened, maps, calibration, batch_size, settings.depths, quiet) if needed else None
     x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
     started = time.monotonic()
-    study = coordinate_study(opened.family, x, settings, means, names, progress=not quiet)
+    study = coordinate_study(opened.estimator, x, settings, means, names, progress=not quiet)
     record = study.as_dict()
     seconds = round(time.monotonic() - started, 1)
     folder.mkdir(parents=True, exist_ok=True)
-    head = {"command": typed_command(), "maps": str(maps), "data": str(data), "model": model_name(opened)}
+    head = {"command": typed_command(), "maps": maps, "data": str(data), "model": model_name(opened)}
     write_json(folder / "results.json", {**head, "seconds": seconds, "study": record})
     (folder / "tables.md").write_text(f"`{typed_command()}`\n\n{study.tables()}\n", encoding="utf-8")
     _draw(opened, x, names, study, settings, folder, show)
@@ -89,7 +90,7 @@ def coordinates(
 
 
 def _draw(
-    opened: OpenFamily,
+    opened: OpenEstimator,
     x: torch.Tensor,
     names: list[str],
     study: CoordinateStudy,
@@ -106,7 +107,7 @@ def _draw(
     if settings.inversions:
         title = f"Coordinate queries of {model_name(opened)}: {shown[0]}"
         atlas = query_atlas(
-            opened.family,
+            opened.estimator,
             pictures[:1],
             depths,
             prefix=settings.prefix,
@@ -120,13 +121,13 @@ def _draw(
         chosen = depths[len(depths) // 2]
         drawn = study if show is None else _shown_alone(opened, pictures, shown, settings, depths)
         rows = range(len(pictures))
-        figure = cell_decisions(opened.family, pictures, drawn, chosen, images=rows, preprocessing=prepared)
+        figure = cell_decisions(opened.estimator, pictures, drawn, chosen, images=rows, preprocessing=prepared)
         save_figure(figure, folder / "cells.png", overwrite=True)
 
 
 def _shown_alone(
-    opened: OpenFamily, pictures: torch.Tensor, names: list[str], settings: CoordinateSettings, depths: list[str]
+    opened: OpenEstimator, pictures: torch.Tensor, names: list[str], settings: CoordinateSettings, depths: list[str]
 ) -> CoordinateStudy:
     """A study of the shown pictures alone, for a figure without the studied images."""
     changed = replace(settings, inversions=False, protocol="zero", depths=tuple(depths))
-    return coordinate_study(opened.family, pictures, changed, names=names)
+    return coordinate_study(opened.estimator, pictures, changed, names=names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ import torch
 import typer
 
 from sgfi.cli import options
-from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.loading import OpenEstimator, OpenFamily, open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.decisions import DecisionSettings, Gate, Study, activation_means, gate, load_means, save_means, study
 from sgfi.decisions.gates import curve_summary
@@ -39,13 +39,16 @@ Show = Annotated[
 ]
 Calibration = Annotated[
     Path | None,
-    typer.Option(help=f"Data the maps were fitted on: collects channel means into {FILE} when it is not there yet."),
+    typer.Option(
+        help=f"Data the maps were fitted on: collects channel means into {FILE} when it is not there yet. "
+        "With a model in place of maps: any inputs to take the means from."
+    ),
 ]
 
 
 @command
 def decide(
-    maps: options.Maps,
+    maps: options.Source,
     data: Inputs,
     out: OutFolder = Path("decisions"),
     calibration: Calibration = None,
@@ -58,7 +61,8 @@ def decide(
     show: Show = None,
     batch_size: options.BatchSize = 16,
     model: options.ModelOverride = None,
-    weights: options.Weights = None,
+    weights: options.WeightsOverride = None,
+    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -83,16 +87,20 @@ def decide(
     }
     overrides = {key: value for key, value in given.items() if value is not None}
     settings = DecisionSettings.from_dict({**read_experiment(experiment), **overrides})
-    opened = open_family(maps, model, weights)
-    means = calibration_means(opened, maps, calibration, batch_size, quiet) if "mean" in settings.protocols else None
+    opened = open_estimator(maps, model, weights, size)
+    means = (
+        calibration_means(opened, maps, calibration, batch_size, settings.depths, quiet)
+        if "mean" in settings.protocols
+        else None
+    )
     x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
     started = time.monotonic()
-    outcome = study(opened.family, x, means, settings, names, progress=not quiet)
+    outcome = study(opened.estimator, x, means, settings, names, progress=not quiet)
     signed = gate(outcome)
     seconds = round(time.monotonic() - started, 1)
     record = {
         "command": typed_command(),
-        "maps": str(maps),
+        "maps": maps,
         "data": str(data),
         "model": model_name(opened),
         "seconds": seconds,
@@ -111,7 +119,13 @@ def decide(
 
 
 def _draw(
-    opened: OpenFamily, x: torch.Tensor, outcome: Study, signed: Gate, path: Path, show: Path | None, names: list[str]
+    opened: OpenEstimator,
+    x: torch.Tensor,
+    outcome: Study,
+    signed: Gate,
+    path: Path,
+    show: Path | None,
+    names: list[str],
 ) -> None:
     from sgfi.figures import save_figure
     from sgfi.figures.decisions import decision_atlas
@@ -119,7 +133,7 @@ def _draw(
     pictures, shown = shown_inputs(opened, x, names, show)
     title = f"Decision atlas of {model_name(opened)}: {shown[0]}; effects over {len(x)} images"
     figure = decision_atlas(
-        opened.family, pictures[:1], outcome, signed, title=title, preprocessing=opened.loaded.preprocessing
+        opened.estimator, pictures[:1], outcome, signed, title=title, preprocessing=opened.loaded.preprocessing
     )
     save_figure(figure, path, overwrite=True)
 
@@ -140,25 +154,43 @@ def read_experiment(path: Path | None) -> dict[str, Any]:
 
 
 def calibration_means(
-    opened: OpenFamily, maps: Path, calibration: Path | None, batch_size: int, quiet: bool
+    opened: OpenEstimator, maps: str, calibration: Path | None, batch_size: int, depths: Sequence[str], quiet: bool
 ) -> dict[str, torch.Tensor]:
-    """The means kept beside the maps; collected from the calibration data where there are none."""
-    fingerprint = opened.family.graph.fingerprint
-    if calibration is None or (maps / FILE).is_file():
-        return load_means(maps, fingerprint)
+    """The means kept beside the maps; collected from the calibration data where there are none.
+
+    A natural inverse has no folder to keep them in: they are collected every time, at ``depths`` too.
+    """
+    if not isinstance(opened, OpenFamily):
+        return _fresh_means(opened, calibration, batch_size, depths)
+    folder, fingerprint = Path(maps), opened.family.graph.fingerprint
+    if calibration is None or (folder / FILE).is_file():
+        return load_means(folder, fingerprint)
     limit = opened.family.samples
     batches = open_data(calibration, opened.loaded, batch_size, limit)
-    fitted_on = dict(opened.manifest.get("provenance") or {}).get("data", {}).get("digest")
-    if fitted_on is not None and fitted_on != batches.describe()["digest"]:
+    if opened.fitted_on is not None and opened.fitted_on != batches.describe()["digest"]:
         say("warning: these are not the inputs the maps were fitted on; the means are theirs", quiet)
     means = activation_means(opened.family.plan, batches)
-    save_means(means, maps, fingerprint)
-    say(f"channel means of {limit} inputs kept in {maps / FILE}", quiet)
+    save_means(means, folder, fingerprint)
+    say(f"channel means of {limit} inputs kept in {folder / FILE}", quiet)
     return means
 
 
+def _fresh_means(
+    opened: OpenEstimator, calibration: Path | None, batch_size: int, depths: Sequence[str]
+) -> dict[str, torch.Tensor]:
+    if calibration is None:
+        raise DataError(
+            "inputs to take the channel means from",
+            f"the model {opened.loaded.spec} without any",
+            "Name them with --calibration DATA.",
+        )
+    graph = opened.estimator.graph
+    nodes = dict.fromkeys(["input", *opened.estimator.targets, *map(graph.nodes.canonical, depths)])
+    return activation_means(opened.estimator, open_data(calibration, opened.loaded, batch_size), list(nodes))
+
+
 def studied_inputs(
-    opened: OpenFamily, data: Path, count: int, correct: bool, batch_size: int, output: str | None
+    opened: OpenEstimator, data: Path, count: int, correct: bool, batch_size: int, output: str | None
 ) -> tuple[torch.Tensor, list[str]]:
     """The first ``count`` inputs (N, ...) in the order of the data; with ``correct`` those the model gets right."""
     batches = open_data(data, opened.loaded, batch_size, None if correct else count)
@@ -167,7 +199,7 @@ def studied_inputs(
     labels = class_numbers(batches)
     kept: list[tuple[torch.Tensor, str]] = []
     for start, x in _numbered(batches):
-        tops = read_decision(opened.family.graph, x, output).top.tolist()
+        tops = read_decision(opened.estimator.graph, x, output).top.tolist()
         for i, top in enumerate(tops):
             if top == labels[start + i] and len(kept) < count:
                 kept.append((x[i], batches.names[start + i]))
@@ -193,7 +225,7 @@ def class_numbers(batches: Batches) -> list[int]:
 
 
 def shown_inputs(
-    opened: OpenFamily, x: torch.Tensor, names: list[str], show: Path | None
+    opened: OpenEstimator, x: torch.Tensor, names: list[str], show: Path | None
 ) -> tuple[torch.Tensor, list[str]]:
     """Up to four inputs for the figures (N, ...) and their names."""
     if show is None:
@@ -202,7 +234,7 @@ def shown_inputs(
     return next(iter(batches)), batches.names
 
 
-def model_name(opened: OpenFamily) -> str:
+def model_name(opened: OpenEstimator) -> str:
     """The model's spec without the folders of a file of the user's own."""
     return Path(opened.loaded.spec).name
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sgfi.cli import options
-from sgfi.cli.loading import open_family
+from sgfi.cli.loading import open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.evaluation.tables import as_text, measure
 from sgfi.inputs.data import open_data
@@ -19,7 +19,7 @@ from sgfi.inversion import Query, depth_targets
 
 @command
 def evaluate(
-    maps: options.Maps,
+    maps: options.Source,
     data: Annotated[Path, typer.Argument(help="Held-out inputs: folder, array or text file.")],
     query: Annotated[list[str] | None, typer.Option(help=options.QUERY_HELP)] = None,
     depths: Annotated[int, typer.Option(help="Without --query: number of target depths.")] = 1,
@@ -28,6 +28,7 @@ def evaluate(
     batch_size: options.BatchSize = 16,
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
+    size: options.SourceSize = None,
     quiet: options.Quiet = False,
     force: options.Force = False,
 ) -> None:
@@ -43,18 +44,18 @@ def evaluate(
     """
     options.free_path(out, force)
     queries = [Query.parse(text) for text in query or []]
-    opened = open_family(maps, model, weights)
+    opened = open_estimator(maps, model, weights, size)
     if not queries:
-        queries = [Query(name) for name in depth_targets(opened.family, depths)[-depths:]]
+        queries = [Query(name) for name in depth_targets(opened.estimator, depths)[-depths:]]
     batches = open_data(data, opened.loaded, batch_size, limit)
-    fitted_on = dict(opened.manifest.get("provenance") or {}).get("data", {}).get("digest")
     described = batches.describe()
-    if fitted_on == described["digest"]:
+    if opened.fitted_on == described["digest"]:
         say("warning: these are the inputs the maps were fitted on; the numbers flatter them")
     started = time.monotonic()
-    results = measure(opened.family, batches, queries, progress=not quiet)
+    results = measure(opened.estimator, batches, queries, progress=not quiet)
     record = {
-        "maps": str(maps),
+        "maps": maps,
+        "estimator": opened.estimator.describe(),
         "data": {"path": str(data), **described},
         "seconds": round(time.monotonic() - started, 2),
         "results": results,

@@ -11,7 +11,7 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.loading import OpenEstimator, open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.inputs.data import open_data
 from sgfi.inversion import Query, depth_targets
@@ -37,7 +37,7 @@ OneQuery = Annotated[str, typer.Option("--query", help=options.QUERY_HELP)]
 
 @command
 def invert(
-    maps: options.Maps,
+    maps: options.Source,
     data: Input,
     query: OneQuery = "",
     out: Annotated[Path, typer.Option(help="A .png, or .npy / .safetensors for the numbers themselves.")] = Path(
@@ -47,6 +47,7 @@ def invert(
     limit: options.Limit = 12,
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
+    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -59,25 +60,27 @@ def invert(
       sgfi invert maps/resnet18 cat.jpg --query layer3.1.add:17 --out channel17.png
 
       sgfi invert maps/resnet18 photos/ --query "layer3.1.add@2,3;4,5" --out cells.safetensors
+
+      sgfi invert torchvision:resnet18 cat.jpg --query layer3.1.add:17
     """
     options.check_out(out, force, (*options.PICTURES, *options.NUMBERS))
     parsed = Query.parse(query) if query else Query()
-    opened = open_family(maps, model, weights)
+    opened = open_estimator(maps, model, weights, size)
     x, names = _inputs(opened, data, limit)
     if out.suffix in options.NUMBERS:
-        _write_numbers(sgfi.sweep(opened.family, x, [parsed], stage=stage)[0].value, out)
+        write_numbers({"inverse": sgfi.sweep(opened.estimator, x, [parsed], stage=stage)[0].value}, out)
     else:
         from sgfi.figures import image_grid
 
         prepared = opened.loaded.preprocessing
-        _save(image_grid(opened.family, x, parsed, stage=stage, names=names, preprocessing=prepared), out, force)
+        _save(image_grid(opened.estimator, x, parsed, stage=stage, names=names, preprocessing=prepared), out, force)
     say(f"{len(x)} inputs, query {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 
 @command
 def atlas(
-    maps: options.Maps,
+    maps: options.Source,
     data: Input,
     kind: Annotated[Kind, typer.Option(help="What varies from panel to panel.")] = Kind.depth,
     query: OneQuery = "",
@@ -86,6 +89,7 @@ def atlas(
     limit: options.Limit = 4,
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
+    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -101,19 +105,19 @@ def atlas(
     """
     options.check_out(out, force, options.PICTURES)
     parsed = Query.parse(query) if query else Query()
-    opened = open_family(maps, model, weights)
+    opened = open_estimator(maps, model, weights, size)
     x, names = _inputs(opened, data, limit)
     _save(_drawn(kind, opened, x, names, parsed, count), out, force)
     say(f"{kind.value} atlas of {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 
-def _drawn(kind: Kind, opened: OpenFamily, x: torch.Tensor, names: list[str], query: Query, count: int) -> Figure:
+def _drawn(kind: Kind, opened: OpenEstimator, x: torch.Tensor, names: list[str], query: Query, count: int) -> Figure:
     """What the query leaves open is chosen: depths, the strongest channels, coordinates spread over the grid."""
     from sgfi import figures
     from sgfi.figures.atlases import spread_coords, strongest_channels
 
-    estimator, target, node = opened.family, query.target, opened.family.node(query.target)
+    estimator, target, node = opened.estimator, query.target, opened.estimator.node(query.target)
     shown: dict[str, Any] = {"preprocessing": opened.loaded.preprocessing}
     if kind is Kind.depth:
         return figures.depth_ladder(estimator, x, depth_targets(estimator, count), names=names, **shown)
@@ -132,25 +136,26 @@ def _drawn(kind: Kind, opened: OpenFamily, x: torch.Tensor, names: list[str], qu
     return figures.image_grid(estimator, x, query, names=names, **shown)
 
 
-def _inputs(opened: OpenFamily, data: Path, limit: int | None) -> tuple[torch.Tensor, list[str]]:
+def _inputs(opened: OpenEstimator, data: Path, limit: int | None) -> tuple[torch.Tensor, list[str]]:
     """All inputs in one batch with their names."""
     batches = open_data(data, opened.loaded, 16, limit)
     return torch.cat(list(batches)), batches.names
 
 
-def _named(opened: OpenFamily, query: Query) -> Query:
-    return query.toward(opened.family.node(query.target).name)
+def _named(opened: OpenEstimator, query: Query) -> Query:
+    return query.toward(opened.estimator.node(query.target).name)
 
 
-def _write_numbers(value: torch.Tensor, out: Path) -> None:
+def write_numbers(tensors: dict[str, torch.Tensor], out: Path) -> None:
+    """By name into a .safetensors; into an .npy the first one alone, since it holds a single array."""
     if out.suffix == ".npy":
         import numpy as np
 
-        np.save(out, value.cpu().numpy())
+        np.save(out, next(iter(tensors.values())).cpu().numpy())
     else:
         from safetensors.torch import save_file
 
-        save_file({"inverse": value.contiguous()}, out)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, out)
 
 
 def _save(figure: Figure, out: Path, force: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import on_disk, open_family
+from sgfi.cli.loading import map_manifest, on_disk, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import QueryError
 from sgfi.evaluation import quality as report
@@ -36,7 +36,7 @@ def info(
 
       sgfi maps info maps/resnet18 --quality
     """
-    manifest = read_manifest(maps)
+    manifest = map_manifest(maps)
     if quality:
         typer.echo(report.as_text(report.quality(manifest), manifest["calibration"]["samples"]))
         return
@@ -62,7 +62,7 @@ def verify(
 
       sgfi maps verify maps/resnet18
     """
-    manifest = read_manifest(maps)
+    manifest = map_manifest(maps)
     verify_files(maps, manifest)
     if weights_too:
         open_family(maps, model, weights)
@@ -94,7 +94,7 @@ def shrink(
       sgfi maps shrink maps/resnet18 --target layer2.1.add --out maps/resnet18-shallow
     """
     options.free_map_folder(out, force)
-    before = on_disk(read_manifest(maps))
+    before = on_disk(map_manifest(maps))
     smaller = shrunk(open_family(maps, model, weights).family, stages, target)
     sgfi.save(smaller, out, overwrite=force, precision=precision.value if precision else None)
     say(f"{_size(before)} -> {_size(on_disk(read_manifest(out)))}", quiet)

@@ -51,12 +51,27 @@ Boundaries = Annotated[
     ),
 ]
 Maps = Annotated[Path, typer.Argument(help="Folder of a saved map family.")]
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="MAPS|MODEL",
+        help="Folder of a saved map family; or a model (torchvision:NAME, ..., path/to/file.py:build), which is asked "
+        "by its natural inverse: no maps needed.",
+    ),
+]
+SourceSize = Annotated[
+    int | None, typer.Option("--size", help="For a model in place of maps: input size in pixels (tokens for text).")
+]
 ModelOverride = Annotated[
     str | None,
-    typer.Option("--model", help="Model to use instead of the one named in the manifest."),
+    typer.Option(
+        "--model",
+        help="Model to use instead of the one named in the manifest. Maps of a model that a Python file builds need "
+        "it: a manifest alone never makes a file run.",
+    ),
 ]
 WeightsOverride = Annotated[
-    str | None, typer.Option("--weights", help="Weights to use instead of those named in the manifest.")
+    str | None, typer.Option("--weights", help="Weights to use instead of the manifest's or the library's.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar, no remarks.")]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Write over what is there.")]

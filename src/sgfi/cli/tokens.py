@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,17 +12,21 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import OpenFamily, open_family
+from sgfi.cli.loading import OpenEstimator, OpenFamily, names_model, natural_inverse, open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError
+from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import STAGES, Estimator
 from sgfi.language import energy_profile, entropy, nearest, tokenise, transfer
 
 
 @command
 def tokens(
-    maps: options.Maps,
-    text: Annotated[str, typer.Argument(help="The text; its last tokens where it is longer than the maps are for.")],
+    maps: options.Source,
+    text: Annotated[
+        str,
+        typer.Argument(help="The text; its last tokens where it is longer than the maps are for (a model: --size)."),
+    ],
     position: Annotated[
         list[int] | None, typer.Option(help="Queried token, 0 being the first and -1 the last; may be repeated.")
     ] = None,
@@ -33,6 +38,7 @@ def tokens(
     ),
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
+    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -45,41 +51,47 @@ def tokens(
       sgfi tokens maps/gpt2 "The fisherman pulled his boat out of the water and onto the muddy bank"
 
       sgfi tokens maps/gpt2 "The keys of the cabinet are" --every --cue keys
+
+      sgfi tokens hf:gpt2 "The keys of the cabinet are"
     """
     options.check_out(out, force, options.PICTURES)
     numbers = options.free_path(out.with_suffix(".json"), force)
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
-    opened = open_family(maps, model, weights)
-    ids = _ids(opened, text, quiet)
-    family = _at_length(opened, len(ids))
+    if names_model(maps) and model is None:
+        loaded = load_model(maps, weights, size=size)
+        ids = _ids(loaded, text, quiet)
+        estimator = natural_inverse(replace(loaded, input_shape=(len(ids), *loaded.input_shape[1:]))).estimator
+    else:
+        opened = open_estimator(maps, model, weights, size)
+        loaded, ids = opened.loaded, _ids(opened.loaded, text, quiet)
+        estimator = _at_length(opened, len(ids))
     positions = _positions(position, every, len(ids))
-    record = _answer(opened, family, ids, positions, stage)
-    _draw(record, cue or [], f"{family.target}, {stage}", out, force)
+    record = _answer(loaded, estimator, ids, positions, stage)
+    _draw(record, cue or [], f"{estimator.target}, {stage}", out, force)
     numbers.write_text(json.dumps(record, indent=1) + "\n")
     say(f"{len(ids)} tokens, {len(positions)} queries", quiet)
     typer.echo(str(out))
 
 
-def _ids(opened: OpenFamily, text: str, quiet: bool) -> torch.Tensor:
-    """(L,) the text's last tokens, as many as the maps were fitted for at most."""
-    tokenizer = opened.loaded.tokenizer
-    if tokenizer is None:
-        raise DataError("maps of a language model", opened.loaded.spec, "Use maps of an hf: causal language model.")
-    ids = tokenise(tokenizer, text)
-    most = opened.loaded.input_shape[0]
+def _ids(loaded: LoadedModel, text: str, quiet: bool) -> torch.Tensor:
+    """(L,) the text's last tokens, as many as the maps were fitted for, or ``--size`` says, at most."""
+    if loaded.tokenizer is None:
+        raise DataError("a language model or its maps", loaded.spec, "Use an hf: causal language model.")
+    ids = tokenise(loaded.tokenizer, text)
+    most = loaded.input_shape[0]
     if len(ids) < 2:
         raise DataError("a text of two tokens or more", f"{len(ids)} in {text!r}", "Write a longer one.")
     if len(ids) > most:
-        say(f"The maps are for {most} tokens: the first {len(ids) - most} of {len(ids)} are left out.", quiet)
+        say(f"There is room for {most} tokens: the first {len(ids) - most} of {len(ids)} are left out.", quiet)
     return ids[-most:]
 
 
-def _at_length(opened: OpenFamily, length: int) -> sgfi.MapFamily:
-    """The family at the text's own length."""
+def _at_length(opened: OpenEstimator, length: int) -> Estimator:
+    """The maps at the text's own length."""
     width = opened.loaded.input_shape[1]
-    if length == opened.loaded.input_shape[0]:
-        return opened.family
+    if length == opened.loaded.input_shape[0] or not isinstance(opened, OpenFamily):
+        return opened.estimator
     return transfer(opened.family, sgfi.capture(opened.loaded.model, torch.zeros(2, length, width)))
 
 
@@ -94,9 +106,9 @@ def _positions(position: list[int] | None, every: bool, length: int) -> list[int
 
 
 def _answer(
-    opened: OpenFamily, estimator: Estimator, ids: torch.Tensor, positions: list[int], stage: str
+    loaded: LoadedModel, estimator: Estimator, ids: torch.Tensor, positions: list[int], stage: str
 ) -> dict[str, Any]:
-    embed, tokenizer = opened.loaded.embed, opened.loaded.tokenizer
+    embed, tokenizer = loaded.embed, loaded.tokenizer
     assert embed is not None
     with torch.no_grad():
         x = embed(ids.unsqueeze(0))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,15 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from sgfi.errors import QueryError
+from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.trust import Trust, trust
 from sgfi.graph import TensorGraph, capture
 from sgfi.inputs.data import read_image
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Inverse, Query
-from sgfi.natural import NaturalInverse, Prior, natural
+from sgfi.inversion import Inverse, Query, depth_targets
+from sgfi.language import tokenise
+from sgfi.natural import NaturalInverse, Prior, embedding_prior, natural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,7 +38,8 @@ class Look:
     x: Tensor
     """(1, *input)"""
     answers: tuple[Trust, ...]
-    preprocessing: Preprocessing
+    preprocessing: Preprocessing | None = None
+    """How a picture was prepared; without it ImageNet's usual preparation is undone for display."""
 
     @property
     def inverse(self) -> Inverse:
@@ -54,28 +56,35 @@ class Look:
         """(1, *coordinates) how much of each place's variance the first query determines."""
         return self.inverse.share
 
-    def figure(self) -> Figure:
-        """Input, answer and controls, a row for each query; for inputs that are pictures."""
+    def figure(self, share: bool = True) -> Figure:
+        """Input, answer and controls, a row for each query; for inputs that are pictures.
+
+        Without ``share`` nothing fades: a share of more than a few hundred numbers takes seconds to work out.
+        """
         from sgfi.figures.answers import Painter, answers_figure
 
-        if self.x.dim() != 4 or self.x.shape[1] not in (1, 3):
-            raise QueryError("a picture as input", str(tuple(self.x.shape)), "Read .value and .share instead.")
+        check_picture(tuple(self.x.shape[1:]))
+        height, width = self.x.shape[2:]
+        usual = Preprocessing(size=(height, width))
+        prepared = self.preprocessing or (usual if self.x.shape[1] == 3 else replace(usual, mean=(0.5,), std=(0.5,)))
+        painter = Painter(self.lens.prior.mean_like(self.x).cpu(), prepared)
         nodes = [self.lens.node(answer.inverse.query.target) for answer in self.answers]
-        painter = Painter(self.lens.prior.mean_like(self.x).cpu(), self.preprocessing)
-        return answers_figure(self.answers, self.x, nodes, painter)
+        return answers_figure(self.answers, self.x, nodes, painter, share=share)
 
-    def save(self, path: str | Path, *, overwrite: bool = False) -> Path:
+    def save(self, path: str | Path, *, overwrite: bool = False, share: bool = True) -> Path:
         """The figure as .png, .svg or .pdf."""
         from sgfi.figures import save_figure
 
-        return save_figure(self.figure(), path, overwrite=overwrite)
+        return save_figure(self.figure(share), path, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         from sgfi.figures import png
 
-        picture = base64.b64encode(png(self.figure())).decode()
         words = "".join(f"<p><code>{escape(line)}</code></p>" for line in str(self).splitlines())
-        return f'<img alt="{escape(str(self))}" src="data:image/png;base64,{picture}">{words}'
+        if not is_picture(tuple(self.x.shape[1:])):
+            return words
+        drawn = base64.b64encode(png(self.figure())).decode()
+        return f'<img style="max-width: 100%" alt="{escape(str(self))}" src="data:image/png;base64,{drawn}">{words}'
 
     def __str__(self) -> str:
         return "\n".join(f"{answer.inverse.query}: {answer.sentence()}" for answer in self.answers)
@@ -87,7 +96,7 @@ class Look:
 def look(
     model: nn.Module | TensorGraph | LoadedModel | str,
     x: Tensor | str | Path,
-    query: str | Query | Sequence[str | Query],
+    query: str | Query | Sequence[str | Query] | None = None,
     prior: Prior | None = None,
     other: Tensor | str | Path | None = None,
     preprocessing: Preprocessing | None = None,
@@ -96,49 +105,113 @@ def look(
     """What features of one input identify, by the natural inverse: no calibration, no data set.
 
     ``model`` is a module, a captured graph, or a name such as ``"torchvision:resnet50"``; ``x`` one prepared input
-    (with or without a batch axis) or, where the preparation is known, the path of a picture. ``query`` is text such as
-    ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of them. ``other`` is a second input, whose target
-    serves as a control. ``settings`` go to :func:`sgfi.natural`.
+    (with or without a batch axis) or, where the preparation is known, the path of a picture; for a language model by
+    name, the text itself. ``query`` is text such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of
+    them; without one, whole tensors from shallow to deep. ``other`` is a second input, whose target serves as a
+    control. ``settings`` go to :func:`sgfi.natural`.
     """
+    queries = _queries(query)
     loaded = load_model(model) if isinstance(model, str) else model if isinstance(model, LoadedModel) else None
+    source = loaded if loaded is not None else model
     prepared = preprocessing or (loaded.preprocessing if loaded is not None else None)
-    batch = _prepared(x, prepared)
-    graph = _captured(loaded.model if loaded is not None else model, batch)  # type: ignore[arg-type]
-    lens = natural(graph, prior if prior is not None else prepared, **settings)
-    listed = [query] if isinstance(query, (str, Query)) else list(query)
+    batch = _prepared(x, source, prepared)
+    graph = _captured(source, batch)
+    lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
+    others = None if other is None else _prepared(other, source, prepared)
+    asked = [Query(target) for target in depth_targets(lens)] if queries is None else queries
+    answers = tuple(trust(lens, batch, entry, others=others) for entry in asked)
+    return Look(lens, batch, answers, prepared)
+
+
+def input_prior(
+    loaded: LoadedModel | None, graph: TensorGraph, preprocessing: Preprocessing | None = None
+) -> Prior | Preprocessing | None:
+    """What :func:`sgfi.natural` needs to know of a model's inputs: a language model's embeddings, every token counting
+    alike, or how pictures are prepared."""
+    table = None if loaded is None or loaded.tokenizer is None else getattr(loaded.embed, "weight", None)
+    if table is not None:
+        return embedding_prior(table, int(graph.input.shape[1] or 1))
+    return preprocessing or (None if loaded is None else loaded.preprocessing)
+
+
+def is_picture(shape: tuple[int, ...]) -> bool:
+    """Whether inputs of this shape, no batch axis, can be drawn as pictures."""
+    return len(shape) == 3 and shape[0] in (1, 3)
+
+
+def check_picture(shape: tuple[int, ...]) -> None:
+    """Inputs that cannot be drawn are an error."""
+    if not is_picture(shape):
+        raise QueryError(
+            "a picture (1 or 3, H, W) as input",
+            f"inputs of shape {shape}",
+            "Nothing can be drawn: read .value and .share, or write them as .safetensors.",
+        )
+
+
+def _queries(query: str | Query | Sequence[str | Query] | None) -> list[Query] | None:
+    if query is None:
+        return None
+    listed = [query] if isinstance(query, (str, Query)) else list(query) if isinstance(query, Iterable) else [query]
     if not listed:
         raise QueryError("at least one query", "none", 'Ask as in "layer3.1.add:17".')
-    queries = [Query.parse(entry) if isinstance(entry, str) else entry for entry in listed]
-    others = None if other is None else _prepared(other, prepared)
-    answers = tuple(trust(lens, batch, entry, others=others) for entry in queries)
-    height, width = batch.shape[-2:]
-    return Look(lens, batch, answers, prepared or Preprocessing(size=(height, width)))
+    strange = [type(entry).__name__ for entry in listed if not isinstance(entry, (str, Query))]
+    if strange:
+        raise QueryError("queries as text or sgfi.Query", f"a {strange[0]}", 'Ask as in "layer3.1.add:17".')
+    return [Query.parse(entry) if isinstance(entry, str) else entry for entry in listed]
 
 
-def _prepared(x: Tensor | str | Path, preprocessing: Preprocessing | None) -> Tensor:
+Source = nn.Module | TensorGraph | LoadedModel
+
+
+def _prepared(x: Tensor | str | Path, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
     """(1, *input)"""
     if isinstance(x, Tensor):
-        batch = x.unsqueeze(0) if x.dim() in (1, 3) else x
-        if len(batch) != 1:
-            raise QueryError("one input", f"a batch of {len(batch)}", "Look at one at a time: x[i : i + 1].")
+        batch = x.unsqueeze(0) if x.dim() in _bare_ranks(source) else x
+        if not batch.dim() or len(batch) != 1:
+            got = f"a batch of {len(batch)}" if batch.dim() else "a single number"
+            raise QueryError("one input", got, "Look at one at a time: x[i : i + 1].")
         return batch.detach()
+    if not isinstance(x, (str, Path)):
+        raise QueryError("a tensor, or the path of a picture", type(x).__name__, "Pass one of these.")
+    if isinstance(source, LoadedModel) and source.tokenizer is not None and source.embed is not None:
+        return embedded(source, str(x))
     if preprocessing is None:
         raise QueryError(
             "a prepared tensor, or a model whose preparation is known",
-            f"the path {str(x)!r} and a bare module",
-            "Pass preprocessing=sgfi.inputs.Preprocessing(...), or a model by name.",
+            f"the path {str(x)!r} and a model that does not say how pictures are prepared",
+            "Pass preprocessing=sgfi.inputs.preprocessing.Preprocessing(...), or a model by name.",
         )
     return read_image(x, preprocessing)
 
 
-def _captured(model: nn.Module | TensorGraph, x: Tensor) -> TensorGraph:
-    if isinstance(model, TensorGraph):
-        return model
+def embedded(loaded: LoadedModel, text: str) -> Tensor:
+    """(1, L, D) a text as a language model's input, at its own length."""
+    ids = tokenise(loaded.tokenizer, text)
+    if len(ids) < 2:
+        raise DataError("a text of two tokens or more", f"{len(ids)} in {text!r}", "Write a longer one.")
+    assert loaded.embed is not None
+    with torch.no_grad():
+        return loaded.embed(ids.unsqueeze(0))
+
+
+def _bare_ranks(source: Source | Any) -> tuple[int, ...]:
+    """How many axes an input without its batch axis has."""
+    if isinstance(source, TensorGraph):
+        return (len(source.input.shape) - 1,)
+    return (len(source.input_shape),) if isinstance(source, LoadedModel) else (1, 3)
+
+
+def _captured(source: Source | Any, x: Tensor) -> TensorGraph:
+    if isinstance(source, TensorGraph):
+        return source
+    model = source.model if isinstance(source, LoadedModel) else source
     if not isinstance(model, nn.Module):
         raise QueryError("a module, a captured graph or a model's name", type(model).__name__, "Pass one of these.")
     graphs = _graphs.setdefault(model, {})
-    key = x.shape[1:], x.dtype, x.device, tuple(map(id, model.parameters()))
+    weights = (*model.parameters(), *model.buffers())
+    key = x.shape[1:], x.dtype, x.device, tuple(map(id, weights))
     if key not in graphs:
-        graphs.clear()  # of another size, or of parameters that were replaced
+        graphs.clear()  # of another size, or of weights that were replaced
         graphs[key] = capture(model, torch.cat([x, x]))
     return graphs[key]

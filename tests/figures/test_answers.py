@@ -1,0 +1,99 @@
+"""Pictures of answers: gain and share said, controls labelled, nothing outside the paper."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+from torch import nn
+
+import sgfi
+from sgfi.figures.answers import GREY, Painter, answer_cell, answer_ladder, opacity_of
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.natural import NaturalAnswer
+
+PREPARED = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
+PAINTER = Painter(torch.zeros(3, 8, 8), PREPARED)
+
+
+def texts(figure: Figure) -> list[str]:
+    return [" ".join(text.get_text().split()) for text in figure.findobj(Text) if text.get_text()]
+
+
+@pytest.fixture(scope="module")
+def look():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 4, 2, 2)).eval()
+    x, other = torch.randn(2, 1, 3, 8, 8)
+    return sgfi.look(model, x, ["2:1", "2:0-2@1,2"], other=other, preprocessing=PREPARED)
+
+
+def answer(value: torch.Tensor, share: torch.Tensor | None) -> NaturalAnswer:
+    known = None if share is None else lambda: share
+    return NaturalAnswer(value, {}, sgfi.Query("2"), "final", measure_share=known, measure_detail=known)
+
+
+def test_a_figure_names_queries_controls_gain_and_share(look) -> None:
+    words = texts(look.figure())
+    assert words.count("input") == words.count("answer") == 2
+    assert words.count("control: random target") == words.count("control: another input's target") == 2
+    assert "2:1 (4x4x4)" in words and "2:0-2@1,2 (4x4x4)" in words
+    assert sum("share up to" in text for text in words) == 2
+    assert sum("cosine" in text and "picture" not in text for text in words) == 4
+    assert any("gain" in text and "share" in text for text in words)
+    assert any("Opacity is" in text for text in words)
+
+
+def test_every_text_stays_on_the_paper(look) -> None:
+    figure = look.figure(share=False)
+    figure.canvas.draw()
+    width, height = figure.canvas.get_width_height()
+    boxes = [text.get_window_extent() for text in figure.findobj(Text) if text.get_text()]
+    assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
+    for index, one in enumerate(boxes):
+        assert not any(one.overlaps(other) for other in boxes[:index])
+
+
+def test_without_the_share_none_is_worked_out(look, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("the share was worked out")
+
+    monkeypatch.setattr("sgfi.figures.answers.opacity_of", refuse)
+    words = texts(look.figure(share=False))
+    assert not any("share up to" in text for text in words) and any("left out" in text for text in words)
+    with pytest.raises(AssertionError, match="worked out"):
+        look.figure()
+
+
+def test_opacity_is_the_root_of_the_share_relative_to_its_maximum() -> None:
+    share = torch.zeros(1, 8, 8)
+    share[0, 0, 0], share[0, 0, 1] = 0.4, 0.1
+    value = torch.full((1, 3, 8, 8), 2.0)
+    opacity, strongest = opacity_of(answer(value, share))
+    assert opacity is not None and strongest == pytest.approx(0.4)
+    assert opacity[0, :3].tolist() == pytest.approx([1.0, 0.5, 0.0])
+    cell = answer_cell(answer(value, share), PAINTER)
+    assert "share up to 0.40" in cell.caption
+    assert float(cell.tensor[0, 0, 2]) == GREY and float(cell.tensor[0, 0, 0]) == pytest.approx(1.0)
+    assert float(cell.tensor[0, 0, 1]) == pytest.approx(GREY + 0.5 * (1 - GREY))
+
+
+def test_a_share_of_nothing_is_blank_and_an_unknown_one_fades_nothing() -> None:
+    value = torch.full((1, 3, 8, 8), 2.0)
+    blank = answer_cell(answer(value, torch.zeros(1, 8, 8)), PAINTER)
+    assert (blank.tensor == GREY).all() and "share up to 0.00" in blank.caption
+    unknown = answer_cell(answer(value, None), PAINTER)
+    assert torch.allclose(unknown.tensor, torch.ones(3, 8, 8)) and unknown.caption == ""
+
+
+def test_small_answers_are_multiplied_and_say_so() -> None:
+    value = torch.full((1, 3, 8, 8), 0.14)  # 0.035 in brightness
+    cell = answer_cell(answer(value, None), PAINTER)
+    assert cell.caption == "gain 10.0" and torch.allclose(cell.tensor, torch.full((3, 8, 8), 0.85))
+
+
+def test_a_ladder_of_inputs(look) -> None:
+    inverses = [trusted.inverse for trusted in look.answers]
+    figure = answer_ladder(inverses, look.x, PAINTER, ["one", "two"])
+    assert len(figure.axes) == 3 and {"input", "one", "two"} <= set(texts(figure))

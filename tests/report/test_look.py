@@ -1,0 +1,194 @@
+"""``sgfi.look``: one call from a model and an input to an answer that draws itself."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import sgfi
+from sgfi.errors import DataError, QueryError, SgfiError
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.report import look as module
+from tests.language.conftest import WORDS, folder, lm
+
+__all__ = ["folder", "lm"]  # fixtures
+BUILDER = """
+import torch
+
+INPUT_SHAPE = (3, 8, 8)
+MEAN, STD = (0.5,) * 3, (0.25,) * 3
+
+
+def build():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(6, 4, 2, 2))
+"""
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 4, 2, 2)).eval()
+
+
+@pytest.fixture
+def x() -> torch.Tensor:
+    return torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``net.py`` and two pictures, ``a.png`` and ``b.png``."""
+    path = tmp_path_factory.mktemp("look")
+    (path / "net.py").write_text(BUILDER)
+    for name, seed in (("a", 0), ("b", 1)):
+        pixels = torch.randint(0, 256, (10, 9, 3), generator=torch.Generator().manual_seed(seed), dtype=torch.uint8)
+        Image.fromarray(pixels.numpy()).save(path / f"{name}.png")
+    return path
+
+
+def test_look_stands_at_the_front_door() -> None:
+    assert sgfi.look is module.look and "look" in sgfi.__all__
+    with pytest.raises(AttributeError, match="stare"):
+        sgfi.stare  # noqa: B018
+
+
+def test_importing_it_needs_no_optional_package() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('PIL', 'matplotlib', 'torchvision', 'timm', 'transformers', 'typer', 'scipy'):\n"
+        "    sys.modules[name] = None\n"
+        "import sgfi\n"
+        "print(sgfi.look.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "look", done.stderr
+
+
+def test_a_module_and_a_tensor_give_what_the_natural_inverse_gives(x: torch.Tensor) -> None:
+    model = network()
+    answer = sgfi.look(model, x, "2:1@2,3")
+    lens = sgfi.natural(sgfi.capture(model, torch.cat([x, x])))
+    expected = sgfi.invert(lens, x, "2", 1, [(2, 3)])
+    assert torch.allclose(answer.value, expected.value, atol=1e-5)
+    assert answer.share is not None and answer.share.shape == (1, 8, 8)
+    assert torch.equal(sgfi.look(model, x[0], "2:1@2,3").value, answer.value)  # no batch axis
+
+
+def test_a_captured_graph_with_settings(x: torch.Tensor) -> None:
+    graph = sgfi.capture(network(), torch.cat([x, x]))
+    path, point = (sgfi.look(graph, x, sgfi.Query("2", 1), jacobian=kind) for kind in ("path", "point"))
+    assert point.lens.graph is graph and point.lens.describe()["jacobian"] == "point"
+    assert not torch.allclose(path.value, point.value)
+
+
+def test_a_model_by_name_and_the_path_of_a_picture(files: Path) -> None:
+    answer = sgfi.look(f"{files / 'net.py'}:build", files / "a.png", "2:1", other=str(files / "b.png"))
+    assert answer.x.shape == (1, 3, 8, 8) and answer.preprocessing is not None
+    assert answer.preprocessing.mean == (0.5,) * 3
+    assert answer.answers[0].swapped is not None and "another input's target" in answer.answers[0].controls
+
+
+def test_several_queries_answer_as_they_do_alone(x: torch.Tensor) -> None:
+    model = network()
+    both = sgfi.look(model, x, ["0:2", sgfi.Query("2")])
+    assert [str(answer.inverse.query) for answer in both.answers] == ["0:2", "2"]
+    assert torch.allclose(both.answers[1].inverse.value, sgfi.look(model, x, "2").value, atol=1e-6)
+    assert str(both).count("\n") == 1 and "0:2" in repr(both)
+
+
+def test_without_a_query_whole_tensors_from_shallow_to_deep(x: torch.Tensor) -> None:
+    answer = sgfi.look(network(), x)
+    targets = [trusted.inverse.query.target for trusted in answer.answers]
+    assert targets == list(answer.lens.targets)[-len(targets) :] and targets[-1] == answer.lens.target
+
+
+def test_it_draws_itself_in_a_notebook_and_into_a_file(x: torch.Tensor, tmp_path: Path) -> None:
+    answer = sgfi.look(network(), x, "2:1")
+    html = answer._repr_html_()
+    assert "data:image/png;base64," in html and "2:1" in html and "max-width" in html
+    assert answer.save(tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SgfiError):
+        answer.save(tmp_path / "a.png")
+    assert answer.save(tmp_path / "a.png", overwrite=True, share=False).exists()
+
+
+def test_a_text_by_its_model(folder: Path) -> None:
+    answer = sgfi.look(f"hf:{folder}", " ".join(WORDS[:6]), sgfi.Query(coords=[3]))
+    assert answer.value.shape == (1, 6, 16) and answer.share is not None and answer.share.shape == (1, 6)
+    assert not answer.value[:, 4:].any()  # later tokens
+    with pytest.raises(QueryError, match="a picture"):
+        answer.figure()
+    assert "<img" not in answer._repr_html_()
+    with pytest.raises(DataError, match="two tokens"):
+        sgfi.look(f"hf:{folder}", WORDS[0])
+
+
+def test_a_vector_under_a_prior_of_its_own() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)).eval()
+    inputs = torch.randn(64, 5)
+    answer = sgfi.look(model, inputs[:1], "0:2", sgfi.prior([inputs]))
+    assert answer.value.shape == (1, 5) and answer.value.any()
+    with pytest.raises(QueryError, match="a picture"):
+        answer.figure()
+    assert sgfi.look(model, inputs[0], "0:2", sgfi.prior([inputs])).value.shape == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [("2:99", "99"), ("tow:1", "tensor"), ("2:x", "<node>"), ([], "at least one query"), (7, "queries as text")],
+)
+def test_bad_queries(x: torch.Tensor, query: object, said: str) -> None:
+    with pytest.raises(SgfiError, match=said):
+        sgfi.look(network(), x, query)  # type: ignore[arg-type]
+
+
+def test_bad_inputs_and_models(x: torch.Tensor, files: Path) -> None:
+    with pytest.raises(QueryError, match="batch of 2"):
+        sgfi.look(network(), torch.cat([x, x]), "2")
+    with pytest.raises(QueryError, match="a single number"):
+        sgfi.look(network(), torch.tensor(1.0), "2")
+    with pytest.raises(QueryError, match="preprocessing="):
+        sgfi.look(network(), files / "a.png", "2")
+    with pytest.raises(QueryError, match="path of a picture"):
+        sgfi.look(network(), 3, "2")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="a module, a captured graph"):
+        sgfi.look(3, x, "2")  # type: ignore[arg-type]
+    prepared = Preprocessing(size=(8, 8))
+    assert sgfi.look(network(), files / "a.png", "2", preprocessing=prepared).x.shape == (1, 3, 8, 8)
+
+
+def test_a_second_look_captures_nothing_unless_weights_were_replaced(x, monkeypatch: pytest.MonkeyPatch) -> None:
+    captured = []
+
+    def note(*args: object) -> sgfi.TensorGraph:
+        captured.append(args)
+        return sgfi.capture(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "capture", note)
+    model = network()
+    first = sgfi.look(model, x, "2:1")
+    sgfi.look(model, x + 1, "0")
+    assert len(captured) == 1
+    model[2].weight = nn.Parameter(-model[2].weight.detach(), requires_grad=False)
+    second = sgfi.look(model, x, "2:1")
+    assert len(captured) == 2
+    assert torch.allclose(first.value, second.value, atol=1e-5)  # both sign changes cancel
+    sgfi.look(model, torch.zeros(3, 12, 12), "2:1")
+    assert len(captured) == 3
+
+
+def test_a_model_that_is_gone_leaves_nothing_behind(x: torch.Tensor) -> None:
+    model = network()
+    sgfi.look(model, x, "2:1")
+    assert model in module._graphs
+    before = len(module._graphs)
+    del model
+    gc.collect()
+    assert len(module._graphs) < before
