@@ -96,6 +96,12 @@ def test_controls_are_the_answers_to_other_targets() -> None:
     torch.testing.assert_close(given.controls["another input's target"], expected)
 
 
+def test_a_query_of_one_number_has_no_random_control() -> None:
+    single = trust(lens_of("chain"), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1], [(1, 1)]))
+    assert single.random is None and single.numbers == 1 and "only scale" in single.sentence()
+    assert list(single.controls) == ["another input's target"]
+
+
 def test_maps_that_show_the_operating_point_are_said_to() -> None:
     """An estimator that answers with the input whatever it is asked."""
 

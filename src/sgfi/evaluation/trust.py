@@ -4,8 +4,9 @@ A picture that answers its query changes with the target. Three controls are mad
 operating point, and compared with the answer by cosine:
 
 random
-    the target is Gaussian noise of the same length. Near zero for an answer; near one where any target gives this
-    picture, which then shows the operating point and not the feature.
+    the target is Gaussian noise of the same length, a few times. Small for an answer (about one over the root of the
+    numbers asked for); near one, with either sign, where any target gives this picture, which then shows the operating
+    point and not the feature.
 swapped
     the target is another input's. High where the operating point decides more than the target.
 neighbours
@@ -27,6 +28,7 @@ from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
 from sgfi.inversion import Estimator, Inverse, Query, sweep
 
+DRAWS = 3
 OPERATING_POINT = 0.5
 """Absolute cosine with a random target's picture from which on the operating point is said to speak."""
 ALIKE = 0.7
@@ -38,8 +40,11 @@ class Trust:
     """An answer with its controls, one number an input."""
 
     inverse: Inverse
-    random: Tensor
-    """(B,) cosine of a random target's picture with the answer."""
+    random: Tensor | None
+    """(B,) mean absolute cosine of random targets' pictures with the answer; ``None`` for a query of one number, whose
+    picture any target can only scale."""
+    numbers: int
+    """How many numbers the query selects."""
     swapped: Tensor | None
     """(B,) the same for another input's target; ``None`` where there is no other input."""
     neighbours: Tensor | None
@@ -49,20 +54,25 @@ class Trust:
 
     def sentence(self, index: int = 0) -> str:
         """What the controls say about one input's picture, in plain words."""
-        random = float(self.random[index])
-        if abs(random) > OPERATING_POINT:
-            return (
-                f"This is a picture of the operating point, not of the feature: a random target gives nearly the same "
-                f"(cosine {random:.2f})."
-            )
         alike = None if self.neighbours is None else float(self.neighbours[index])
+        if self.random is None:
+            near = "" if alike is None else f" Cosine with its neighbours' answers: {alike:.2f}."
+            return f"One number: a target can only scale its picture.{near}"
+        random = float(self.random[index])
+        if random > max(OPERATING_POINT, 2 * self.numbers**-0.5):
+            return (
+                f"This is a picture of the operating point, not of the feature: random targets give nearly the same "
+                f"(absolute cosine {random:.2f})."
+            )
         if alike is not None and alike > ALIKE:
             return (
-                f"The picture follows the target (random target: cosine {random:.2f}) but is hardly this query's own: "
-                f"its neighbours' answers look alike (cosine {alike:.2f})."
+                f"The picture follows the target (random targets: absolute cosine {random:.2f}) but is hardly this "
+                f"query's own: its neighbours' answers look alike (cosine {alike:.2f})."
             )
         neighbours = "" if alike is None else f", neighbours {alike:.2f}"
-        return f"The picture answers the query (cosine with a random target's picture {random:.2f}{neighbours})."
+        return (
+            f"The picture answers the query (absolute cosine with random targets' pictures {random:.2f}{neighbours})."
+        )
 
 
 @torch.no_grad()
@@ -77,22 +87,31 @@ def trust(
     node = estimator.node(query.target)
     query = query.toward(node.name)
     state = estimator.state(x, node.name)
-    terminals = {"random target": noise_like(state, query.mask(node, x.device), seed)}
+    mask = query.mask(node, x.device)
+    numbers = int(mask.sum())
+    noise = [noise_like(state, mask, seed + draw) for draw in range(DRAWS if numbers > 1 else 0)]
+    elsewhere = []
     if others is not None or len(x) > 1:
-        elsewhere = state.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(state)
-        terminals["another input's target"] = elsewhere
+        elsewhere = [state.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(state)]
     near = neighbours(query, node, count)
-    queries = [query] * (1 + len(terminals)) + near
-    targets = torch.stack([state, *terminals.values(), *[state] * len(near)])
-    inverse, *rest = sweep(estimator, x, queries, terminal=targets)
-    pictures = {label: answer.value for label, answer in zip(terminals, rest, strict=False)}
-    alike = [pixel_cosine(answer.value, inverse.value).abs() for answer in rest[len(terminals) :]]
-    scores = {label: pixel_cosine(picture, inverse.value) for label, picture in pictures.items()}
+    queries = [query] * (1 + len(noise) + len(elsewhere)) + near
+    inverse, *rest = sweep(
+        estimator, x, queries, terminal=torch.stack([state, *noise, *elsewhere, *[state] * len(near)])
+    )
+    cosines = [pixel_cosine(answer.value, inverse.value) for answer in rest]
+    random, swapped, alike = (
+        cosines[: len(noise)],
+        cosines[len(noise) : len(cosines) - len(near)],
+        cosines[len(cosines) - len(near) :],
+    )
+    pictures = {"random target": rest[0].value} if noise else {}
+    pictures |= {"another input's target": rest[len(noise)].value} if elsewhere else {}
     return Trust(
         inverse,
-        scores["random target"],
-        scores.get("another input's target"),
-        torch.stack(alike).mean(0) if alike else None,
+        torch.stack(random).abs().mean(0) if random else None,
+        numbers,
+        swapped[0] if swapped else None,
+        torch.stack(alike).abs().mean(0) if alike else None,
         pictures,
     )
 
