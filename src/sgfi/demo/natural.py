@@ -15,7 +15,7 @@ from sgfi.figures.atlases import depth_name, shape_name, source_cell
 from sgfi.figures.grids import cell_mark
 from sgfi.inputs.data import TensorBatches
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Estimator, Query, sweep
+from sgfi.inversion import Query, sweep
 from sgfi.natural import Solver
 from sgfi.report import Picture
 
@@ -24,20 +24,13 @@ LADDER_RIDGE, LADDER_STEPS = 0.03, 160
 whole tensors shift in colour, a larger ridge blurs them more."""
 
 
-def painter_of(estimator: Estimator, x: Tensor, preprocessing: Preprocessing) -> Painter:
-    """Values are deviations from the estimator's origin: the prior's mean, zero for maps."""
-    origin = estimator.origin
-    mean = origin if isinstance(origin, Tensor) else x.new_full(x.shape[1:], origin)
-    return Painter(mean.to(x).expand(x.shape[1:]), preprocessing)
-
-
 def ladder_picture(
     graph: sgfi.TensorGraph, photographs: TensorBatches, targets: Sequence[str], preprocessing: Preprocessing
 ) -> Picture:
     """Whole tensors of every photograph, deeper to the right."""
     lens = sgfi.natural(graph, preprocessing, jacobian="point", ridge=LADDER_RIDGE, solver=Solver(steps=LADDER_STEPS))
     x = photographs.inputs
-    painter = painter_of(lens, x, preprocessing)
+    painter = Painter(lens.prior.mean_like(x), preprocessing)
     inverses: list[Any] = [sgfi.invert(lens, x, target=target) for target in targets]
     rows = [
         (
@@ -68,7 +61,7 @@ def query_picture(
 ) -> Picture:
     """One photograph (1, C, H, W), then the answer to each query on one tensor, its cell outlined."""
     node = lens.node(queries[0].target)
-    painter = painter_of(lens, x, preprocessing)
+    painter = Painter(lens.prior.mean_like(x), preprocessing)
     source = source_cell(x[0], preprocessing)
     marks = [tuple(cell_mark(coord, node.coord_shape) for coord in query.coords or ()) for query in queries]
     cells = [Cell(source.tensor, source.view, "input", tuple(mark for own in marks for mark in own))]
@@ -85,11 +78,30 @@ def query_picture(
     return Picture.of(draw_grid(Grid(rows, title=title, side=1.7)), f"{title}, on one photograph", caption)
 
 
-def trust_picture(answers: Sequence[Trust], estimator: Estimator, x: Tensor, preprocessing: Preprocessing) -> Picture:
+def trust_picture(
+    answers: Sequence[Trust], lens: sgfi.NaturalInverse, x: Tensor, preprocessing: Preprocessing
+) -> Picture:
     """The answers on the first photograph beside what other targets give at the same operating point."""
-    nodes = [estimator.node(answer.inverse.query.target) for answer in answers]
-    figure = answers_figure(answers, x, nodes, painter_of(estimator, x, preprocessing))
-    return Picture.of(figure, "Answers beside the pictures that a random and another photograph's target give")
+    nodes = [lens.node(answer.inverse.query.target) for answer in answers]
+    figure = answers_figure(answers, x, nodes, Painter(lens.prior.mean_like(x), preprocessing))
+    return Picture.of(figure, TRUST)
+
+
+def map_trust_picture(answers: Sequence[Trust], x: Tensor, preprocessing: Preprocessing) -> Picture:
+    """The same for maps, whose answers have no size to compare: each panel on its own scale."""
+    rows = []
+    for answer in answers:
+        row = [source_cell(x[0], preprocessing), Cell(answer.inverse.value[0])]
+        scores = zip(answer.controls.values(), (answer.random, answer.swapped), strict=False)
+        row += [Cell(picture[0], "natural", f"cos {float(score[0]):.2f}") for picture, score in scores]  # type: ignore[index]
+        rows.append(tuple(row))
+    heads = ("input", "answer", *answers[0].controls)
+    labels = tuple(str(answer.inverse.query) for answer in answers)
+    title = "The paper's calibrated maps: the same queries and controls"
+    return Picture.of(draw_grid(Grid(tuple(rows), heads, labels, title, side=1.9)), TRUST)
+
+
+TRUST = "Answers beside the pictures that a random and another photograph's target give"
 
 
 def _setting(lens: sgfi.NaturalInverse) -> str:

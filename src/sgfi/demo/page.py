@@ -36,7 +36,7 @@ def compose(out: Path, drawn: dict[str, Drawn]) -> Report:
         facts=(
             (
                 f"{natural['best_at_own']:.2f}",
-                f"natural: own picture removes its channel most (chance {natural['chance']})",
+                f"natural: own picture removes its channel most (chance {natural['chance']:.2f})",
             ),
             (f"{maps['best_at_own']:.2f}", "the same for the paper's calibrated maps"),
             (f"{record['fitted_nodes']}", f"nodes of the maps, from {settings['crops']} random crops"),

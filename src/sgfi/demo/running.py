@@ -16,7 +16,14 @@ from pathlib import Path
 
 import sgfi
 from sgfi import figures
-from sgfi.demo.natural import LADDER_RIDGE, LADDER_STEPS, ladder_picture, query_picture, trust_picture
+from sgfi.demo.natural import (
+    LADDER_RIDGE,
+    LADDER_STEPS,
+    ladder_picture,
+    map_trust_picture,
+    query_picture,
+    trust_picture,
+)
 from sgfi.demo.page import Drawn, compose
 from sgfi.demo.questions import Questions, check
 from sgfi.errors import StoreError
@@ -198,7 +205,7 @@ def draw_maps(
     gallery.add("channels", Picture.of(single, "Calibrated inverses of the same single channels"))
     cell = figures.coordinate_grid(family, x[:1], cells, grid, columns=3, preprocessing=preprocessing)
     gallery.add("coordinates", Picture.of(cell, "Calibrated inverses of the same single cells, outlined"))
-    gallery.add("controls", trust_picture(answers, family, x, preprocessing))
+    gallery.add("controls", map_trust_picture(answers, x, preprocessing))
     zero = figures.zero_target(family, x[:1], preprocessing=preprocessing)
     gallery.add("zero", Picture.of(zero, "The inverse of a zero target is exactly zero"))
     note = f"{len(family.plan.fitted)} fitted nodes. Arrows run from a node to the children it is repaired from."
