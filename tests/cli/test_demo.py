@@ -38,11 +38,46 @@ def test_report_shows_the_numbers_of_the_results_file(ran: Path) -> None:
 def test_report_has_every_figure_twice_and_nothing_from_outside(ran: Path) -> None:
     page = (ran / "report.html").read_text()
     names = {path.stem for path in (ran / "figures").glob("*.png")}
-    assert names == {"depths", "stages", "channels", "groups", "coordinates", "zero"}
+    natural = {"natural-depths", "natural-channels", "natural-cells", "natural-controls"}
+    assert names == natural | {"depths", "stages", "channels", "coordinates", "controls", "zero"}
     assert page.count("data:image/png;base64,") == 2 * len(names)
     assert (ran / "figures" / "dag.svg").read_text() in page
     assert not re.search(r'(src|href|srcset)="(?!data:|#)', page)
     assert "sgfi calibrate torchvision:resnet18" in page and "CC BY 2.0" in page
+
+
+def test_results_hold_the_controls_of_both_estimators(ran: Path) -> None:
+    record = json.loads((ran / "results.json").read_text())
+    page = (ran / "report.html").read_text()
+    by_estimator = {name: [c for c in record["controls"] if c["estimator"] == name] for name in ("natural", "maps")}
+    assert [c["query"] for c in by_estimator["natural"]] == [c["query"] for c in by_estimator["maps"]]
+    for control in record["controls"]:
+        assert len(control["random"]["values"]) == len(control["swapped"]["values"]) == 3
+        assert control["sentence"].split(" (")[0] in page
+    assert [(r["estimator"], r["asked"]) for r in record["removal"]] == [
+        (name, asked) for name in ("natural", "maps") for asked in ("channels", "cells")
+    ]
+    assert all(0 <= r["best_at_own"] <= 1 and 0 < r["chance"] <= 1 for r in record["removal"])
+
+
+def test_the_natural_inverse_comes_before_the_maps(ran: Path) -> None:
+    page = (ran / "report.html").read_text()
+    assert page.index("<h2>What features identify") < page.index("<h2>The paper") and demo.WHICH_IS_WHICH[2:20] in page
+
+
+def test_the_first_picture_is_announced_before_calibration(
+    tmp_path: Path, settings: demo.DemoSettings, monkeypatch, capsys
+) -> None:
+    import sgfi
+
+    def calibrate(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sgfi, "calibrate", calibrate)
+    with pytest.raises(KeyboardInterrupt):
+        demo.run(tmp_path / "out", settings, progress=True)
+    first = tmp_path / "out" / "figures" / "natural-depths.png"
+    assert first.exists() and str(first) in capsys.readouterr().err
 
 
 def test_running_again_reuses_the_maps(ran: Path, settings: demo.DemoSettings) -> None:

@@ -2,10 +2,11 @@
 
 import warnings
 
-from sgfi.demo.page import cosines, summary
-from sgfi.demo.running import DemoSettings, coordinate_target, run
+from sgfi.demo.page import WHICH_IS_WHICH, cosines, summary
+from sgfi.demo.questions import coordinate_target
+from sgfi.demo.running import DemoSettings, run
 
-__all__ = ["DemoSettings", "coordinate_target", "cosines", "run", "summary"]
+__all__ = ["WHICH_IS_WHICH", "DemoSettings", "coordinate_target", "cosines", "run", "summary"]
 RENAMED = {"Settings": "DemoSettings", "told": "summary"}
 
 

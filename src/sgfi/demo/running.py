@@ -1,6 +1,6 @@
 """The demonstration: a real ImageNet network, real photographs, every figure, one report. Nothing is downloaded.
 
-Steps, each a function below: load, calibrate (or reuse), measure, draw, report.
+Steps, each a function: load, draw natural inverses, calibrate (or reuse), measure, draw the maps' inverses, report.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
 
 import sgfi
 from sgfi import figures
+from sgfi.demo.natural import (
+    LADDER_RIDGE,
+    LADDER_STEPS,
+    ladder_picture,
+    map_trust_picture,
+    query_picture,
+    trust_picture,
+)
 from sgfi.demo.page import Drawn, compose
+from sgfi.demo.questions import Questions, check
 from sgfi.errors import StoreError
 from sgfi.evaluation.tables import measure
-from sgfi.figures.atlases import spread_coords, strongest_channels
+from sgfi.evaluation.trust import Trust
+from sgfi.inputs.data import TensorBatches
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Estimator, Query, depth_targets
+from sgfi.inversion import Query
 from sgfi.report import Drawing, Picture, render
 
 MADE_BY = "sgfi demo"
@@ -41,18 +48,19 @@ class DemoSettings:
     crops: int = 512
     seed: int = 0
     depths: int = 4
-    children: str = "online"
-    ridge: float = 0.03
-    """Relative. A dozen photographs are few beside a thousand channels: a stronger ridge than the
-    paper's 0.01 helps."""
+    preset: str = "paper"
+    ridge: float | None = None
+    """Relative; ``None`` leaves the preset's."""
     target: str | None = None
-    boundaries: tuple[str, ...] = ("stage", "stem")
+    boundaries: tuple[str, ...] = ()
+    """Of the plan; none: the recipe's."""
 
     @property
     def folder(self) -> str:
         """One map folder per setting, so that another size does not meet the wrong maps."""
-        name, where = self.model.rpartition(":")[2], "+".join(self.boundaries)
-        return f"maps-{name}-{where}-{self.size}px-{self.crops}crops-ridge{self.ridge}-seed{self.seed}"
+        name, where = self.model.rpartition(":")[2], "+".join(self.boundaries) or "stage"
+        how = self.preset if self.ridge is None else f"{self.preset}-ridge{self.ridge}"
+        return f"maps-{name}-{where}-{self.size}px-{self.crops}crops-{how}-seed{self.seed}"
 
 
 @dataclass
@@ -68,36 +76,70 @@ class Clock:
         self.seconds[name] = round(time.perf_counter() - started, 2)
 
 
+@dataclass(frozen=True)
+class Gallery:
+    """The folder of the figures, and what is in it."""
+
+    folder: Path
+    announce: bool
+    """Whether to say on the error stream where the first picture is, as soon as it is."""
+    drawn: dict[str, Drawn] = field(default_factory=dict)
+
+    def add(self, name: str, picture: Picture) -> None:
+        file = self.folder / f"{name}.png"
+        file.write_bytes(picture.light)
+        if self.announce and not self.drawn:
+            print(f"first picture: {file}", file=sys.stderr, flush=True)
+        self.drawn[name] = Drawn(f"figures/{file.name}", picture)
+
+
 def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = True, force: bool = False) -> Path:
     """Everything; returns the path of the report."""
     settings = settings or DemoSettings()
     _claim(out, force)
-    clock = Clock()
-    with clock.step("load the model, capture its graph, plan"):
+    clock, gallery = Clock(), Gallery(out / "figures", progress)
+    with clock.step("load the model, capture its graph"):
         loaded = load_model(settings.model, size=settings.size)
-        plan = _plan(loaded, settings)
-    with clock.step("calibrate"):
+        graph = sgfi.capture(loaded.model, loaded.example)
+    prepared = _prepared(loaded)
+    photographs = held_out_images(prepared)
+    x, lens = photographs.inputs, sgfi.natural(graph, prepared)
+    named = [*settings.boundaries, *([settings.target] if settings.target else [])] if settings.boundaries else []
+    asked = Questions.of(lens, x, settings.depths, [lens.node(name).name for name in named])
+    with clock.step("natural inverse: depth ladder"):
+        gallery.add("natural-depths", ladder_picture(graph, photographs, asked.targets, prepared))
+    with clock.step("natural inverse: channels and cells"):
+        gallery.add("natural-channels", query_picture(lens, x[:1], asked.channels, prepared))
+        gallery.add("natural-cells", query_picture(lens, x[:1], asked.cells, prepared))
+    with clock.step("natural inverse: controls and removal"):
+        natural = check("natural", lens, lens.prior, asked, x)
+        gallery.add("natural-controls", trust_picture(natural.answers, lens, x, prepared))
+    with clock.step("calibrate maps"):
+        plan = sgfi.plan(graph, settings.target, settings.boundaries or "stage")
         family, reused = fit(loaded, plan, settings, out / settings.folder, progress)
-    held_out = held_out_images(_prepared(loaded))
-    targets = depth_targets(family, settings.depths)
-    with clock.step("measure on held-out photographs"):
-        results = measure(family, held_out, [Query(target) for target in targets])
-    with clock.step("draw"):
-        drawn = draw(family, loaded, held_out.inputs, held_out.names, targets, out / "figures")
+    with clock.step("maps: measure, controls and removal"):
+        results = measure(family, photographs, [Query(target) for target in asked.targets])
+        maps = check("maps", family, lens.prior, asked, x)
+    with clock.step("maps: draw"):
+        draw_maps(gallery, family, asked, maps.answers, photographs, prepared)
     record = {
         "made_by": MADE_BY,
         "settings": asdict(settings),
         "reused_maps": reused,
         "maps": {"folder": settings.folder, "MiB": round(family.bytes / 2**20, 1)},
-        "fitted_nodes": len(plan.fitted),
-        "target": plan.target,
+        "natural": lens.describe(),
+        "natural_ladder": {"jacobian": "point", "ridge": LADDER_RIDGE, "steps": LADDER_STEPS},
+        "fitted_nodes": len(family.plan.fitted),
+        "target": family.target,
         "seconds": clock.seconds,
         "peak_memory_GiB": round(peak_memory() / 2**30, 2),
+        "controls": [*natural.controls, *maps.controls],
+        "removal": [*natural.removals, *maps.removals],
         "results": results,
     }
     (out / "results.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
     report = out / "report.html"
-    report.write_text(render(compose(out, drawn)), encoding="utf-8")
+    report.write_text(render(compose(out, gallery.drawn)), encoding="utf-8")
     return report
 
 
@@ -122,11 +164,6 @@ def _is_ours(out: Path) -> bool:
     return isinstance(record, dict) and record.get("made_by") == MADE_BY
 
 
-def _plan(loaded: LoadedModel, settings: DemoSettings) -> sgfi.Plan:
-    graph = sgfi.capture(loaded.model, loaded.example)
-    return sgfi.plan(graph, settings.target, settings.boundaries)
-
-
 def fit(
     loaded: LoadedModel, plan: sgfi.Plan, settings: DemoSettings, folder: Path, progress: bool
 ) -> tuple[sgfi.MapFamily, bool]:
@@ -138,8 +175,8 @@ def fit(
     family = sgfi.calibrate(
         plan,
         batches,
-        ridge=settings.ridge,
-        children=settings.children,
+        settings.ridge,
+        preset=settings.preset,
         checkpoint=folder,
         progress=progress,
         provenance={"model": loaded.provenance, "data": facts},
@@ -147,62 +184,33 @@ def fit(
     return family, False
 
 
-def draw(
+def draw_maps(
+    gallery: Gallery,
     family: sgfi.MapFamily,
-    loaded: LoadedModel,
-    x: torch.Tensor,
-    names: list[str],
-    targets: list[str],
-    folder: Path,
-) -> dict[str, Drawn]:
-    """Every figure, as a PNG file and for the report."""
-    shown: dict[str, Any] = {"preprocessing": _prepared(loaded)}
-    grid_target = coordinate_target(family)
-    cells = spread_coords(family.node(grid_target).coord_shape, 7)
-    width = family.node().channels
-    groups = [range(i * width // 4, (i + 1) * width // 4) for i in range(4)]
-    strongest = strongest_channels(family, x[:1], None, 7)
-    made = {
-        "depths": (
-            figures.depth_ladder(family, x, targets, names=names, **shown),
-            "Held-out photographs beside their final inverses at several depths",
-        ),
-        "stages": (
-            figures.stage_ladder(family, x[:1], targets, **shown),
-            "Raw VJP, first and final inverse of one photograph at several depths",
-        ),
-        "channels": (
-            figures.channel_grid(family, x[:1], strongest, columns=3, **shown),
-            "Inverses of single channels of the deepest target",
-        ),
-        "groups": (
-            figures.channel_groups(family, x[:1], [list(g) for g in groups], columns=3, **shown),
-            "Inverses of four groups of channels of the deepest target",
-        ),
-        "coordinates": (
-            figures.coordinate_grid(family, x[:1], cells, grid_target, columns=3, **shown),
-            "Inverses of single cells of an intermediate tensor, the cell outlined",
-        ),
-        "zero": (
-            figures.zero_target(family, x[:1], **shown),
-            "The inverse of a zero target is exactly zero",
-        ),
-    }
+    asked: Questions,
+    answers: list[Trust],
+    photographs: TensorBatches,
+    preprocessing: Preprocessing,
+) -> None:
+    """The paper's inverses of the same tensors, channels and cells, with their controls."""
+    x = photographs.inputs
+    channels = [channel for query in asked.channels for channel in query.channels or ()]
+    cells = [cell for query in asked.cells for cell in query.coords or ()]
+    middle, grid = asked.channels[0].target, asked.cells[0].target
+    ladder = figures.depth_ladder(family, x, asked.targets, names=photographs.names, preprocessing=preprocessing)
+    gallery.add("depths", Picture.of(ladder, "Photographs beside their final calibrated inverses at several depths"))
+    stages = figures.stage_ladder(family, x[:1], asked.targets, preprocessing=preprocessing)
+    gallery.add("stages", Picture.of(stages, "Raw VJP, first and final inverse of one photograph at several depths"))
+    single = figures.channel_grid(family, x[:1], channels, middle, columns=3, preprocessing=preprocessing)
+    gallery.add("channels", Picture.of(single, "Calibrated inverses of the same single channels"))
+    cell = figures.coordinate_grid(family, x[:1], cells, grid, columns=3, preprocessing=preprocessing)
+    gallery.add("coordinates", Picture.of(cell, "Calibrated inverses of the same single cells, outlined"))
+    gallery.add("controls", map_trust_picture(answers, x, preprocessing))
+    zero = figures.zero_target(family, x[:1], preprocessing=preprocessing)
+    gallery.add("zero", Picture.of(zero, "The inverse of a zero target is exactly zero"))
     note = f"{len(family.plan.fitted)} fitted nodes. Arrows run from a node to the children it is repaired from."
-    drawn = {"dag": Drawn("figures/dag.svg", Drawing(family.plan.draw(folder / "dag.svg"), note))}
-    for name, (figure, alt) in made.items():
-        file = figures.save_figure(figure, folder / f"{name}.png", overwrite=True)
-        drawn[name] = Drawn(f"figures/{file.name}", Picture.of(figure, alt))
-    return drawn
-
-
-def coordinate_target(estimator: Estimator) -> str:
-    """The deepest target whose map still has at least 8 x 8 cells, else the estimator's own."""
-    for name in reversed(estimator.targets):
-        shape = estimator.node(name).coord_shape
-        if len(shape) == 2 and min(shape) >= 8:
-            return name
-    return estimator.target
+    drawing = Drawing(family.plan.draw(gallery.folder / "dag.svg"), note)
+    gallery.drawn["dag"] = Drawn("figures/dag.svg", drawing)
 
 
 def peak_memory() -> int:
