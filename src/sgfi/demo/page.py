@@ -231,8 +231,8 @@ def _next(record: dict[str, Any]) -> Section:
         (
             Text("The natural inverse needs a model, a picture and a query:"),
             Code(
-                "from sgfi.report.look import look\n\n"
-                f'answer = look("{record["settings"]["model"]}", "photo.jpg", "{record["removal"][0]["queries"][0]}")\n'
+                "import sgfi\n\n"
+                f'answer = sgfi.look("{record["settings"]["model"]}", "photo.jpg", "{record["removal"][0]["queries"][0]}")\n'
                 'answer.save("answer.png")'
             ),
             Text("More queries to the maps of this demo, from the folder of this report:"),

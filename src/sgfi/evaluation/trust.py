@@ -69,10 +69,9 @@ class Trust:
                 f"The picture follows the target (random targets: absolute cosine {random:.2f}) but is hardly this "
                 f"query's own: its neighbours' answers look alike (cosine {alike:.2f})."
             )
-        neighbours = "" if alike is None else f", neighbours {alike:.2f}"
-        return (
-            f"The picture answers the query (absolute cosine with random targets' pictures {random:.2f}{neighbours})."
-        )
+        other = "" if self.swapped is None else f", another input's target {float(self.swapped[index]):.2f}"
+        near = "" if alike is None else f", neighbours {alike:.2f}"
+        return f"The picture follows its target (absolute cosine with random targets {random:.2f}{other}{near})."
 
 
 @torch.no_grad()
