@@ -46,7 +46,7 @@ def ladder_picture(
     caption = (
         f'`sgfi.natural(graph, jacobian="point", ridge={LADDER_RIDGE}, solver=Solver(steps={LADDER_STEPS}))`: the '
         f"derivative at the photograph, a small ridge; largest residual of the solves, left to right: {residuals}. "
-        "Panels are the prior's mean plus the inverse in the photograph's own colours; a number such as x2.5 under one "
+        "Panels are the prior's mean plus the inverse in the photograph's own colours; a gain under one "
         "says that the deviation was multiplied."
     )
     return Picture.of(figure, "Photographs beside the natural inverses of ever deeper whole tensors", caption)
@@ -73,7 +73,7 @@ def query_picture(
     title = f"Natural inverses of single {what} of {depth_name(node)} ({shape_name(node)})"
     caption = (
         f"The default setting ({_setting(lens)}). What the {what[:-1]} does not determine fades to grey; **share** is "
-        "how much of the variance of the details it determines at most; `x` is the gain of the panel."
+        "how much of the variance of the details it determines at most; the gain is what its deviation was multiplied by."
     )
     return Picture.of(draw_grid(Grid(rows, title=title, side=1.7)), f"{title}, on one photograph", caption)
 

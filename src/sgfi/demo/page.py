@@ -226,15 +226,12 @@ def _how(drawn: dict[str, Drawn], record: dict[str, Any]) -> Section:
 
 def _next(record: dict[str, Any]) -> Section:
     maps, target = record["maps"]["folder"], record["target"]
+    model, query = record["settings"]["model"], record["removal"][0]["queries"][0]
     return Section(
         "Your own model and images",
         (
             Text("The natural inverse needs a model, a picture and a query:"),
-            Code(
-                "import sgfi\n\n"
-                f'answer = sgfi.look("{record["settings"]["model"]}", "photo.jpg", "{record["removal"][0]["queries"][0]}")\n'
-                'answer.save("answer.png")'
-            ),
+            Code(f'import sgfi\n\nanswer = sgfi.look("{model}", "photo.jpg", "{query}")\nanswer.save("answer.png")'),
             Text("More queries to the maps of this demo, from the folder of this report:"),
             Code(
                 f"sgfi maps info {maps}\n"

@@ -31,6 +31,8 @@ from sgfi.inversion import Estimator, Inverse, Query, sweep
 DRAWS = 3
 OPERATING_POINT = 0.5
 """Absolute cosine with a random target's picture from which on the operating point is said to speak."""
+CERTAIN = 0.9
+"""The same for a query of few numbers, where random targets are alike by chance."""
 ALIKE = 0.7
 """Likeness to the neighbours' answers from which on a picture is said not to be the query's own."""
 
@@ -59,7 +61,7 @@ class Trust:
             near = "" if alike is None else f" Cosine with its neighbours' answers: {alike:.2f}."
             return f"One number: a target can only scale its picture.{near}"
         random = float(self.random[index])
-        if random > max(OPERATING_POINT, 2 * self.numbers**-0.5):
+        if random > min(CERTAIN, max(OPERATING_POINT, 2 * self.numbers**-0.5)):
             return (
                 f"This is a picture of the operating point, not of the feature: random targets give nearly the same "
                 f"(absolute cosine {random:.2f})."

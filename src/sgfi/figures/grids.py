@@ -108,7 +108,7 @@ def _lay_out(grid: Grid) -> _Layout:
     columns = max(len(row) for row in grid.rows)
     first = next(cell for row in grid.rows for cell in row if cell is not None)
     height, width = first.tensor.shape[-2:]
-    captions = any(cell.caption for row in grid.rows for cell in row if cell is not None)
+    captions = [cell.caption.count("\n") + 1 for row in grid.rows for cell in row if cell is not None and cell.caption]
     lines = max((label.count("\n") + 1 for label in grid.columns), default=0)
     layout = _Layout(
         columns=columns,
@@ -118,7 +118,7 @@ def _lay_out(grid: Grid) -> _Layout:
         left=0.42 if grid.labels else 0.12,
         top=0.1,
         bottom=0.1,
-        below=0.3 if captions else 0.09,
+        below=0.17 + 0.13 * max(captions) if captions else 0.09,
     )
     title = len(_wrapped(grid.title, layout.width, 10.5))
     rule = len(_wrapped(grid.rule, layout.width, 7.5))
