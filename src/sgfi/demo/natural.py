@@ -73,7 +73,7 @@ def query_picture(
     title = f"Natural inverses of single {what} of {depth_name(node)} ({shape_name(node)})"
     caption = (
         f"The default setting ({_setting(lens)}). What the {what[:-1]} does not determine fades to grey; **share** is "
-        "how much of the variance of the details it determines at most; the gain is what its deviation was multiplied by."
+        "how much of the variance of the details it determines at most, gain what its deviation was multiplied by."
     )
     return Picture.of(draw_grid(Grid(rows, title=title, side=1.7)), f"{title}, on one photograph", caption)
 
