@@ -11,8 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, fx
 
-from sgfi.derivatives.fusion import fused_norms, fused_weights, fusible
-from sgfi.derivatives.rules import OpCall, OpDerivative, derive, identity, item_derivative, split_derivative
+from sgfi.derivatives.rules import OpCall, OpDerivative, derive, item_derivative, split_derivative
 from sgfi.graph.programs import derivable_kernels
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
@@ -109,8 +108,6 @@ class Linearisation:
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
         self._derivatives: dict[fx.Node, OpDerivative] = {}
         start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
-        self._fused = fusible(graph, wanted, tuple(start))
-        self._fused_norms = fused_norms(self._fused)
         self.values = self._forward(start, wanted)
         """H of every boundary, of what segments read beside them, and of every tensor named in ``keep``."""
 
@@ -142,12 +139,7 @@ class Linearisation:
         def look_up(argument: Any) -> Any:
             return fx.node.map_arg(argument, lambda read: values[read])
 
-        if node in self._fused_norms:
-            if node in self._readers and is_floating(node):
-                self._derivatives[node] = identity(self._fused_norms[node])
-            return look_up(node.args[0])
-        fused = fused_weights(self._graph, node, self._fused[node]) if node in self._fused else {}
-        if node not in self._readers and not fused:
+        if node not in self._readers:
             return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
         if node.target is operator.getitem and node.args[0] in calls:
             owner, item = cast(tuple[fx.Node, int], node.args)
@@ -156,9 +148,7 @@ class Linearisation:
             elif is_floating(node):
                 self._derivatives[node] = derive(calls[owner], active.__contains__, item)
             return values[owner][item]
-        call = OpCall(node, look_up, fused)
-        if node not in self._readers:
-            return call.out
+        call = OpCall(node, look_up)
         if is_floating(node):
             self._derivatives[node] = derive(call, active.__contains__)
         elif not isinstance(node.meta.get("val"), Tensor):

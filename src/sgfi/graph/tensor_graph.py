@@ -94,7 +94,7 @@ class TensorGraph:
     bound: tuple[str, ...] = ()
     """Names of the forward arguments that were bound at capture."""
     cache: Cache = field(repr=False, default_factory=Cache)
-    """Programs, schedules, segments, fused weights and the fingerprint."""
+    """Programs, schedules, segments and the fingerprint."""
 
     @property
     def input(self) -> Node:

@@ -9,6 +9,6 @@ many queries go through one product. An op without a rule is left to autograd, a
 from sgfi.derivatives.rules import activations, products, shapes  # noqa: F401  (they register their rules)
 from sgfi.derivatives.rules.autograd import derive
 from sgfi.derivatives.rules.ops import Linear, OpCall, OpDerivative
-from sgfi.derivatives.rules.shapes import identity, item_derivative, split_derivative
+from sgfi.derivatives.rules.shapes import item_derivative, split_derivative
 
-__all__ = ["Linear", "OpCall", "OpDerivative", "derive", "identity", "item_derivative", "split_derivative"]
+__all__ = ["Linear", "OpCall", "OpDerivative", "derive", "item_derivative", "split_derivative"]

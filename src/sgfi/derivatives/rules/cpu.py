@@ -1,7 +1,6 @@
 """Kernels and formulations that are faster on a CPU and give the same numbers as the general ones.
 
-One switch turns all of them off: a linearisation made inside ``with plain_kernels():`` uses none, and fuses no batch
-norms (:mod:`sgfi.derivatives.fusion`).
+One switch turns all of them off: a linearisation made inside ``with plain_kernels():`` uses none.
 """
 
 from __future__ import annotations

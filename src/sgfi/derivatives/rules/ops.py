@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -54,11 +53,9 @@ class OpDerivative(NamedTuple):
 
 
 class OpCall:
-    """One op of the graph with the values it reads, some of them ``replaced``; ``out`` is computed on first use."""
+    """One op of the graph with the values it reads; ``out`` is computed on first use."""
 
-    def __init__(
-        self, node: fx.Node, values: Callable[[Any], Any], replaced: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, node: fx.Node, values: Callable[[Any], Any]) -> None:
         self.node, self.target = node, node.target
         schema = getattr(node.target, "_schema", None)
         declared = schema.arguments if schema else []
@@ -71,7 +68,6 @@ class OpCall:
             for name in dict.fromkeys([*names, *node.kwargs])
             if name in self._nodes or name in defaults
         }
-        self._values.update(replaced)
         self._out: Any = None
 
     @property

@@ -121,11 +121,6 @@ def item_derivative(owner: fx.Node, item: int) -> OpDerivative:
     return OpDerivative((owner,), push, pull)
 
 
-def identity(owner: fx.Node) -> OpDerivative:
-    """A tensor as it is."""
-    return OpDerivative.of((owner,), [Linear(lambda t: t, lambda c: c)])
-
-
 @rule("cat", joint=True)
 def _cat(call: OpCall, arguments: tuple[Argument, ...], nodes: tuple[fx.Node, ...]) -> OpDerivative | None:
     parts, dims = call["tensors"], call.out.dim()
