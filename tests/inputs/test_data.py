@@ -136,3 +136,13 @@ def test_mirrored_batches_follow_their_own() -> None:
     assert both.describe() == {**plain.describe(), "mirrored": True}
     with pytest.raises(DataError, match="pictures to mirror"):
         Mirrored(plain, VECTORS)
+
+
+def test_an_npz_of_pictures_is_data_too(tmp_path: Path) -> None:
+    write_images(tmp_path / "photos", 2)
+    files = sorted((tmp_path / "photos").rglob("*.png"))
+    np.savez(tmp_path / "pictures.npz", images=np.stack([np.array(Image.open(file)) for file in files]))
+    batches = open_data(tmp_path / "pictures.npz", IMAGES, limit=1)
+    assert torch.equal(torch.cat(list(batches)), read_image(files[0], PREPARED)) and batches.names == ["pictures[0]"]
+    with pytest.raises(DataError, match="does not take images"):
+        open_data(tmp_path / "pictures.npz", VECTORS)

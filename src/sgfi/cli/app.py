@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -46,26 +47,17 @@ def main(
     """What does this internal feature, on this input, look like in the input domain?"""
 
 
-app.command()(looking.look)
-app.command()(inspection.graph)
-app.command()(inspection.plan)
-app.command()(calibration.calibrate)
-app.command()(inversion.invert)
-app.command()(inversion.atlas)
-app.command()(evaluation.evaluate)
-app.command()(decisions.decide)
-app.command()(coordinates.coordinates)
-app.command()(tokens.tokens)
+run: Callable[..., None]
 maps_app = typer.Typer(no_args_is_help=True, help="Look at, check and shrink saved map folders.")
-maps_app.command()(maps.info)
-maps_app.command()(maps.verify)
-maps_app.command()(maps.shrink)
-app.add_typer(maps_app, name="maps")
+for run in (maps.info, maps.verify, maps.shrink):
+    maps_app.command()(run)
 experiment_app = typer.Typer(no_args_is_help=True, help="The paper's tables and controls, each from one small file.")
-experiment_app.command("list")(experiments.list_)
-experiment_app.command("show")(experiments.show)
-experiment_app.command("run")(experiments.run_)
-experiment_app.command("compare")(experiments.compare_)
-experiment_app.command("page")(experiments.page)
+for run in (experiments.list_, experiments.show, experiments.run_, experiments.compare_, experiments.page):
+    experiment_app.command(run.__name__.strip("_"))(run)
+for run in (
+    *(looking.look, inspection.graph, inspection.plan, calibration.calibrate, inversion.invert, inversion.atlas),
+    *(evaluation.evaluate, decisions.decide, coordinates.coordinates, tokens.tokens, demonstration.demo),
+):
+    app.command()(run)
+app.add_typer(maps_app, name="maps")
 app.add_typer(experiment_app, name="experiment")
-app.command()(demonstration.demo)

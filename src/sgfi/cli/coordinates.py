@@ -10,25 +10,7 @@ from typing import Annotated
 import torch
 import typer
 
-from sgfi.cli import options
-from sgfi.cli.decisions import (
-    Calibration,
-    Correct,
-    Count,
-    Depth,
-    Experiment,
-    Inputs,
-    OutFolder,
-    Show,
-    calibration_means,
-    free_folder,
-    model_name,
-    read_experiment,
-    shown_inputs,
-    studied_inputs,
-    typed_command,
-    write_json,
-)
+from sgfi.cli import decisions, options
 from sgfi.cli.loading import OpenEstimator, open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.decisions import CoordinateSettings, CoordinateStudy, coordinate_study
@@ -37,17 +19,17 @@ from sgfi.decisions import CoordinateSettings, CoordinateStudy, coordinate_study
 @command
 def coordinates(
     maps: options.Source,
-    data: Inputs,
-    out: OutFolder = Path("coordinates"),
-    calibration: Calibration = None,
-    experiment: Experiment = None,
-    depth: Depth = None,
+    data: decisions.Inputs,
+    out: decisions.OutFolder = Path("coordinates"),
+    calibration: decisions.Calibration = None,
+    experiment: decisions.Experiment = None,
+    depth: decisions.Depth = None,
     prefix: Annotated[int | None, typer.Option(help="Tokens before the patches; default: inferred.")] = None,
     protocol: Annotated[str | None, typer.Option(help="What an edited cell becomes: zero or mean.")] = None,
     chunk: Annotated[int | None, typer.Option(help="Queries stacked at a time, where memory is short.")] = None,
-    count: Count = 4,
-    correct: Correct = False,
-    show: Show = None,
+    count: decisions.Count = 4,
+    correct: decisions.Correct = False,
+    show: decisions.Show = None,
     batch_size: options.BatchSize = 16,
     model: options.ModelOverride = None,
     weights: options.WeightsOverride = None,
@@ -67,22 +49,21 @@ def coordinates(
 
       sgfi coordinates maps/resnet18 heldout/ --depth layer3.1.add --protocol mean
     """
-    folder = free_folder(out, force)
-    given = {"depths": tuple(depth) if depth else None, "prefix": prefix, "protocol": protocol, "chunk": chunk}
-    declared = {**read_experiment(experiment), **{k: v for k, v in given.items() if v is not None}}
-    settings = CoordinateSettings.from_dict(declared)
+    folder = options.free_path(out, force)
+    given = {"depths": depth, "prefix": prefix, "protocol": protocol, "chunk": chunk}
+    settings = CoordinateSettings.from_dict(decisions.declared(experiment, given))
     opened = open_estimator(maps, model, weights, size)
     needed = settings.interventions and settings.protocol == "mean"
-    means = calibration_means(opened, maps, calibration, batch_size, settings.depths, quiet) if needed else None
-    x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
+    means = (
+        decisions.calibration_means(opened, maps, calibration, batch_size, settings.depths, quiet) if needed else None
+    )
+    x, names = decisions.studied_inputs(opened, data, count, correct, batch_size, settings.output)
     started = time.monotonic()
     study = coordinate_study(opened.estimator, x, settings, means, names, progress=not quiet)
     record = study.as_dict()
     seconds = round(time.monotonic() - started, 1)
-    folder.mkdir(parents=True, exist_ok=True)
-    head = {"command": typed_command(), "maps": maps, "data": str(data), "model": model_name(opened)}
-    write_json(folder / "results.json", {**head, "seconds": seconds, "study": record})
-    (folder / "tables.md").write_text(f"`{typed_command()}`\n\n{study.tables()}\n", encoding="utf-8")
+    head = {"maps": maps, "data": str(data), "model": decisions.model_name(opened), "seconds": seconds}
+    decisions.write_results(folder, {**head, "study": record}, "tables.md", study.tables())
     _draw(opened, x, names, study, settings, folder, show)
     typer.echo(study.tables())
     say(f"{record['inversions']} inversions and {record['interventions']} interventions in {seconds} s", quiet)
@@ -103,9 +84,9 @@ def _draw(
 
     prepared = opened.loaded.preprocessing
     depths = [depth.node for depth in study.depths]
-    pictures, shown = shown_inputs(opened, x, names, show)
+    pictures, shown = decisions.shown_inputs(opened, x, names, show)
     if settings.inversions:
-        title = f"Coordinate queries of {model_name(opened)}: {shown[0]}"
+        title = f"Coordinate queries of {decisions.model_name(opened)}: {shown[0]}"
         atlas = query_atlas(
             opened.estimator,
             pictures[:1],

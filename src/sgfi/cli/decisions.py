@@ -19,7 +19,7 @@ from sgfi.decisions import DecisionSettings, Gate, Study, activation_means, gate
 from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
-from sgfi.errors import DataError, StoreError
+from sgfi.errors import DataError
 from sgfi.inputs.data import Batches, open_data
 from sgfi.settings import read_settings
 
@@ -79,42 +79,24 @@ def decide(
 
       sgfi decide maps/resnet18 heldout/ --experiment decide.json --show cat.jpg
     """
-    folder = free_folder(out, force)
-    given = {
-        "depths": tuple(depth) if depth else None,
-        "sizes": _numbers(sizes) if sizes else None,
-        "repeats": repeats,
-    }
-    overrides = {key: value for key, value in given.items() if value is not None}
-    settings = DecisionSettings.from_dict({**read_experiment(experiment), **overrides})
+    folder = options.free_path(out, force)
+    given = {"depths": depth, "sizes": _numbers(sizes) if sizes else None, "repeats": repeats}
+    settings = DecisionSettings.from_dict(declared(experiment, given))
     opened = open_estimator(maps, model, weights, size)
-    means = (
-        calibration_means(opened, maps, calibration, batch_size, settings.depths, quiet)
-        if "mean" in settings.protocols
-        else None
-    )
+    needed = "mean" in settings.protocols
+    means = calibration_means(opened, maps, calibration, batch_size, settings.depths, quiet) if needed else None
     x, names = studied_inputs(opened, data, count, correct, batch_size, settings.output)
     started = time.monotonic()
     outcome = study(opened.estimator, x, means, settings, names, progress=not quiet)
     signed = gate(outcome)
     seconds = round(time.monotonic() - started, 1)
-    record = {
-        "command": typed_command(),
-        "maps": maps,
-        "data": str(data),
-        "model": model_name(opened),
-        "seconds": seconds,
-        "gate": signed.as_dict(),
-        "deletion": curve_summary(outcome),
-        "study": outcome.as_dict(),
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "results.json", record)
-    text = f"`{typed_command()}`\n\n{signed.summary()}\n\n{signed.table()}\n"
-    (folder / "gate.md").write_text(text, encoding="utf-8")
+    record = outcome.as_dict()
+    parts = {"gate": signed.as_dict(), "deletion": curve_summary(outcome), "study": record}
+    head = {"maps": maps, "data": str(data), "model": model_name(opened), "seconds": seconds}
+    write_results(folder, {**head, **parts}, "gate.md", f"{signed.summary()}\n\n{signed.table()}")
     _draw(opened, x, outcome, signed, folder / "atlas.png", show, names)
     typer.echo(signed.summary())
-    say(f"{len(x)} inputs, {outcome.as_dict()['interventions']} interventions in {seconds} s", quiet)
+    say(f"{len(x)} inputs, {record['interventions']} interventions in {seconds} s", quiet)
     typer.echo(str(folder))
 
 
@@ -141,16 +123,10 @@ def _draw(
 # What ``sgfi coordinates`` shares.
 
 
-def free_folder(out: Path, force: bool) -> Path:
-    """Refuse early to mix results with what is there."""
-    if out.exists() and not force:
-        raise StoreError("an output folder that is free", f"{out}, which exists", "Choose another or pass --force.")
-    return out
-
-
-def read_experiment(path: Path | None) -> dict[str, Any]:
-    """The settings a file declares."""
-    return {} if path is None else read_settings(path)
+def declared(path: Path | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The settings a file declares; options given on the command line win over them."""
+    own = {} if path is None else read_settings(path)
+    return {**own, **{name: value for name, value in given.items() if value not in (None, [])}}
 
 
 def calibration_means(
@@ -239,8 +215,12 @@ def model_name(opened: OpenEstimator) -> str:
     return Path(opened.loaded.spec).name
 
 
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    path.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
+def write_results(folder: Path, record: dict[str, Any], name: str, tables: str) -> None:
+    """results.json and a file of tables, both with the command."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"command": typed_command(), **record}, separators=(",", ":"))
+    (folder / "results.json").write_text(text + "\n", encoding="utf-8")
+    (folder / name).write_text(f"`{typed_command()}`\n\n{tables}\n", encoding="utf-8")
 
 
 def typed_command() -> str:

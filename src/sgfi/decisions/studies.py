@@ -7,7 +7,7 @@ channels in the original representation and runs the original model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query, sweep
 from sgfi.settings import JsonSettings
 
@@ -125,7 +124,7 @@ def study(
     depths = [graph.nodes.canonical(name) for name in settings.depths or default_depths(estimator)]
     nodes = [estimator.node(name) if name in estimator.targets else graph.nodes[name] for name in depths]
     decision = decide(graph, x, settings.output)
-    outcomes: dict[str, list[_ImageOutcome]] = {name: [] for name in depths}
+    outcomes: dict[str, list[DepthOutcome]] = {name: [] for name in depths}
     for index in tqdm(range(len(x)), unit="image", disable=not progress):
         image = x[index : index + 1]
         ranked = rank(graph, image, nodes, settings.output)
@@ -142,7 +141,7 @@ def study(
         tuple(decision.top.tolist()),
         tuple(decision.second.tolist()),
         decision.margin.double().cpu().numpy(),
-        tuple(_gather(node, outcomes[node.name], settings) for node in nodes),
+        tuple(_gathered(outcomes[node.name]) for node in nodes),
     )
 
 
@@ -160,15 +159,6 @@ def default_depths(estimator: Estimator, count: int = 4) -> list[str]:
     return list(dict.fromkeys(wide[round((i + 1) * last / count)] for i in range(count)))
 
 
-@dataclass(frozen=True, eq=False)
-class _ImageOutcome:
-    groups: Groups
-    drop: dict[str, dict[str, np.ndarray]]
-    flipped: dict[str, dict[str, np.ndarray]]
-    curves: dict[str, Curve]
-    alignment: dict[str, np.ndarray]
-
-
 def _image_outcome(
     estimator: Estimator,
     split: Split,
@@ -177,7 +167,8 @@ def _image_outcome(
     means: Mapping[str, Tensor] | None,
     settings: DecisionSettings,
     seed: int,
-) -> _ImageOutcome:
+) -> DepthOutcome:
+    """Of the one image of a split."""
     edited = [(kind, size, group) for kind in KINDS for size in settings.sizes for group in groups.of(kind, size)]
     drop: dict[str, dict[str, np.ndarray]] = {}
     flipped: dict[str, dict[str, np.ndarray]] = {}
@@ -187,16 +178,16 @@ def _image_outcome(
         for kept, numbers in ((drop, effects.drop[:, 0].double()), (flipped, effects.flipped[:, 0])):
             rows = numbers.cpu().numpy()
             kept[protocol] = {
-                kind: rows[[k == kind for k, _, _ in edited]].reshape(len(settings.sizes), -1) for kind in KINDS
+                kind: rows[[k == kind for k, _, _ in edited]].reshape(1, len(settings.sizes), -1) for kind in KINDS
             }
     curves = _curves(split, order, means, settings, seed) if settings.curve_repeats else {}
     alignment = _alignment(estimator, split, groups, settings) if settings.inversions else {}
-    return _ImageOutcome(groups, drop, flipped, curves, alignment)
+    return DepthOutcome(split.node.name, split.node.channels, drop, flipped, (groups,), curves, alignment)
 
 
 def _curves(
     split: Split, order: list[int], means: Mapping[str, Tensor] | None, settings: DecisionSettings, seed: int
-) -> dict[str, Curve]:
+) -> dict[str, list[Curve]]:
     """Deletion of the whole tensor, channel by channel, in three orders."""
     rng = np.random.default_rng(seed + 1)
     shuffled = [[int(c) for c in rng.permutation(len(order))] for _ in range(settings.curve_repeats)]
@@ -204,32 +195,30 @@ def _curves(
     orders = [order, order[::-1], *shuffled]
     positive, negative, *random = deletion(split, orders, value, deletion_counts(len(order)))
     left = tuple(float(v) for v in np.mean([curve.left for curve in random], axis=0))
-    return {"positive": positive, "negative": negative, "random": Curve(positive.deleted, left)}
+    return {"positive": [positive], "negative": [negative], "random": [Curve(positive.deleted, left)]}
 
 
 def _alignment(estimator: Estimator, split: Split, groups: Groups, settings: DecisionSettings) -> dict[str, np.ndarray]:
     """The inversion branch: every group inverted in one sweep."""
     queries = [Query(split.node.name, groups.of(kind, size)[0]) for kind in KINDS for size in settings.sizes]
     inverses = torch.cat([inverse.value for inverse in sweep(estimator, split.x, queries)])
-    cosines = pixel_cosine(inverses, split.x.expand_as(inverses)).cpu().numpy().reshape(len(KINDS), -1)
+    cosines = pixel_cosine(inverses, split.x.expand_as(inverses)).cpu().numpy().reshape(len(KINDS), 1, -1)
     return dict(zip(KINDS, cosines, strict=True))
 
 
-def _gather(node: Node, images: list[_ImageOutcome], settings: DecisionSettings) -> DepthOutcome:
-    def stacked(arrays: list[dict[str, dict[str, np.ndarray]]]) -> dict[str, dict[str, np.ndarray]]:
-        return {
-            protocol: {kind: np.stack([image[protocol][kind] for image in arrays]) for kind in KINDS}
-            for protocol in settings.protocols
-        }
+def _gathered(images: list[DepthOutcome]) -> DepthOutcome:
+    """The outcomes of single images as one."""
 
-    return DepthOutcome(
-        node.name,
-        node.channels,
-        stacked([image.drop for image in images]),
-        stacked([image.flipped for image in images]),
-        tuple(image.groups for image in images),
-        {kind: [image.curves[kind] for image in images] for kind in images[0].curves},
-        {kind: np.stack([image.alignment[kind] for image in images]) for kind in images[0].alignment},
+    def joined(tables: list[Mapping[str, Mapping[str, np.ndarray]]]) -> dict[str, dict[str, np.ndarray]]:
+        return {p: {k: np.concatenate([table[p][k] for table in tables]) for k in KINDS} for p in tables[0]}
+
+    return replace(
+        images[0],
+        drop=joined([image.drop for image in images]),
+        flipped=joined([image.flipped for image in images]),
+        groups=tuple(groups for image in images for groups in image.groups),
+        curves={kind: [curve for image in images for curve in image.curves[kind]] for kind in images[0].curves},
+        alignment={k: np.concatenate([image.alignment[k] for image in images]) for k in images[0].alignment},
     )
 
 

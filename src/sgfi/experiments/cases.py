@@ -17,8 +17,9 @@ from sgfi.calibration.memory import peak, reset_peak
 from sgfi.calibration.presets import preset_named
 from sgfi.errors import DataError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
-from sgfi.experiments.sampling import Sample, draw, open_source
+from sgfi.experiments.sampling import Sample, draw
 from sgfi.experiments.sections import LAYER, Sections
+from sgfi.inputs.data import open_source
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.language import anatomy
 

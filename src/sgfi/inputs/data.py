@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -122,6 +123,36 @@ class ImageBatches:
         return crop
 
 
+@dataclass(frozen=True)
+class Source:
+    """Inputs that can be picked by index: image files, rows of an array, or windows of a text."""
+
+    path: Path
+    files: tuple[Path, ...] = ()
+    rows: Any = None
+    """(N, ...): uint8 pictures (N, H, W, 3), token ids (N, L), or inputs in the model's coordinates."""
+
+    def __len__(self) -> int:
+        return len(self.files) if self.rows is None else len(self.rows)
+
+    def digest(self, index: int) -> str:
+        """Of the contents, wherever they are stored."""
+        data = self.files[index].read_bytes() if self.rows is None else np.ascontiguousarray(self.rows[index]).tobytes()
+        return hashlib.sha256(data).hexdigest()
+
+    def batches(self, indices: Sequence[int], loaded: LoadedModel, size: int) -> Batches:
+        """The picked inputs, prepared for the model; a range is of the first ones."""
+        if self.rows is None:
+            return ImageBatches([self.files[index] for index in indices], image_preparation(loaded), size)
+        names = [f"{self.path.stem}[{index}]" for index in indices]
+        picked = self.rows[: len(indices)] if isinstance(indices, range) else self.rows[list(indices)]
+        if picked.dtype == np.uint8:
+            return TensorBatches(_prepared(picked, loaded), names, size, "pictures")
+        if picked.dtype == np.int64 and loaded.embed is not None:
+            return TensorBatches(loaded.embed(torch.from_numpy(picked)).detach(), names, size, "text")
+        return TensorBatches(torch.from_numpy(picked), names, size)
+
+
 class Mirrored:
     """Every batch, and after it the same inputs mirrored left to right: twice the samples."""
 
@@ -180,28 +211,41 @@ def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
 
 
 def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> Batches:
-    """A folder of images (searched recursively), one image, an .npy / .safetensors of inputs, or a text file."""
+    """What :func:`open_source` reads, prepared for the model; ``limit`` takes the first ones, of a folder a spread."""
+    source = open_source(path, loaded)
+    count = len(source) if limit is None else min(limit, len(source))
+    spread = [index * len(source) // count for index in range(count)]  # so that every class has its share
+    return source.batches(spread if source.files else range(count), loaded, batch_size)
+
+
+def open_source(path: str | Path, loaded: LoadedModel) -> Source:
+    """A folder of images (searched recursively), one image, an .npy or .safetensors of inputs, an .npz of ``images``,
+    or a text file."""
     path = Path(path)
+    suffix = path.suffix.lower()
     if path.is_dir():
-        return _open_folder(path, loaded, batch_size, limit)
+        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
+        if not files:
+            known = ", ".join(sorted(IMAGE_SUFFIXES))
+            raise DataError("images in the folder", f"none below {path}", f"Known: {known}.")
+        return Source(path, tuple(files))
     if not path.is_file():
         raise DataError(
             "a folder of images, an image, an array or a text file", f"nothing at {path}", "Check the path."
         )
-    suffix = path.suffix.lower()
     if suffix in IMAGE_SUFFIXES:
         open_image(path)  # a single broken file is an error, not skipped
-        return ImageBatches([path], _image_preparation(loaded), batch_size)
+        return Source(path, (path,))
     if suffix in ARRAY_SUFFIXES:
-        inputs = read_array(path, loaded.input_shape)[:limit]
-        return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(len(inputs))], batch_size)
+        return Source(path, rows=read_array(path, loaded.input_shape).numpy())
     if suffix in TEXT_SUFFIXES:
-        windows = text_windows(path, loaded)[:limit]
-        assert loaded.embed is not None
-        with torch.no_grad():
-            inputs = loaded.embed(windows)  # (N, L, D)
-        return TensorBatches(inputs, [f"{path.stem}[{i}]" for i in range(len(inputs))], batch_size, kind="text")
-    known = ", ".join(sorted(IMAGE_SUFFIXES | ARRAY_SUFFIXES | TEXT_SUFFIXES))
+        return Source(path, rows=text_windows(path, loaded).numpy())
+    if suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            if "images" not in arrays:
+                raise DataError("an array named 'images'", f"{list(arrays)} in {path.name}", "Save it under this name.")
+            return Source(path, rows=arrays["images"])
+    known = ", ".join(sorted(IMAGE_SUFFIXES | ARRAY_SUFFIXES | TEXT_SUFFIXES | {".npz"}))
     raise DataError(f"a file that ends in one of {known}", path.name, "Convert it to one of these.")
 
 
@@ -227,16 +271,17 @@ def read_array(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
     return inputs.to(torch.float32)
 
 
-def _open_folder(path: Path, loaded: LoadedModel, batch_size: int, limit: int | None) -> ImageBatches:
-    files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
-    if not files:
-        raise DataError("images in the folder", f"none below {path}", f"Known: {', '.join(sorted(IMAGE_SUFFIXES))}.")
-    if limit is not None and limit < len(files):  # spread over the folder, so that every class has its share
-        files = [files[i * len(files) // limit] for i in range(limit)]
-    return ImageBatches(files, _image_preparation(loaded), batch_size)
+def _prepared(pictures: np.ndarray, loaded: LoadedModel) -> torch.Tensor:
+    """uint8 (N, H, W, 3) -> float32 (N, C, h, w) as the model wants them."""
+    from PIL import Image
+
+    preparation = image_preparation(loaded)
+    crops = [pixels(preparation.crop(Image.fromarray(picture))) for picture in pictures]
+    return preparation.normalise(torch.stack(crops))
 
 
-def _image_preparation(loaded: LoadedModel) -> Preprocessing:
+def image_preparation(loaded: LoadedModel) -> Preprocessing:
+    """How the model wants its images; an error where it takes none."""
     if loaded.preprocessing is None:
         raise DataError(
             f"inputs of shape {loaded.input_shape} for {loaded.spec}",

@@ -6,7 +6,9 @@ Calibration pictures and held-out pictures are different photographs, not differ
 from __future__ import annotations
 
 import importlib.util
+import json
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -44,29 +46,8 @@ class Photograph:
         return root / self.path
 
 
-CC0 = "CC0"
-CALIBRATION = (
-    Photograph("astronaut", "skimage", "data/astronaut.png", "public domain (NASA)", 2.0),
-    Photograph("coffee", "skimage", "data/coffee.png", "CC0, Rachel Michetti", 2.0),
-    Photograph("motorcycle", "skimage", "data/motorcycle_left.png", "Middlebury 2014 stereo benchmark", 2.0),
-    Photograph("flower", "sklearn", "datasets/images/flower.jpg", "CC BY 2.0, vultilion", 2.0),
-    Photograph("hopper", "matplotlib", "mpl-data/sample_data/grace_hopper.jpg", "public domain (US Navy)", 2.0),
-    Photograph("camera", "skimage", "data/camera.png", "CC0, Lav Varshney", 2.0),
-    Photograph("hubble", "skimage", "data/hubble_deep_field.jpg", "public domain (NASA)", 0.5),
-    Photograph("retina", "skimage", "data/retina.jpg", "CC0, Mikael Häggström", 0.5),
-    Photograph("tissue", "skimage", "data/ihc.png", "no known restrictions (CMMI)", 0.5),
-    Photograph("coins", "skimage", "data/coins.png", "no known restrictions (Brooklyn Museum)"),
-    Photograph("clock", "skimage", "data/clock_motion.png", "public domain, Stefan van der Walt"),
-    Photograph("moon", "skimage", "data/moon.png", "public domain (NASA)", 0.5),
-    Photograph("brick", "skimage", "data/brick.png", "CC0, CC0Textures", 0.5),
-    Photograph("grass", "skimage", "data/grass.png", "CC0, CC0Textures", 0.5),
-    Photograph("gravel", "skimage", "data/gravel.png", "CC0, CC0Textures", 0.5),
-)
-HELD_OUT = (
-    Photograph("chelsea", "skimage", "data/chelsea.png", "CC0, Stefan van der Walt"),
-    Photograph("rocket", "skimage", "data/rocket.jpg", "public domain (SpaceX)"),
-    Photograph("china", "sklearn", "datasets/images/china.jpg", "CC BY 2.0, danielbuechele"),
-)
+_RECORDS = json.loads(files("sgfi.inputs").joinpath("photographs.json").read_text(encoding="utf-8"))
+CALIBRATION, HELD_OUT = (tuple(Photograph(*row) for row in _RECORDS[name]) for name in ("calibration", "held_out"))
 
 
 def held_out_images(preprocessing: Preprocessing) -> TensorBatches:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
+from sgfi.settings import JsonSettings
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -24,7 +25,7 @@ FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 
 @dataclass(frozen=True)
-class Preprocessing:
+class Preprocessing(JsonSettings):
     """Resize the shorter side to ``resize`` (or squash when ``squash``), centre-crop to ``size``, normalise."""
 
     size: tuple[int, int] = (224, 224)
@@ -97,12 +98,6 @@ class Preprocessing:
     def as_dict(self) -> dict[str, Any]:
         """JSON-able, for the manifest."""
         return asdict(self)
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Preprocessing:
-        """What :meth:`as_dict` wrote (JSON turns tuples into lists)."""
-        fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
-        return cls(**fields)
 
 
 def pixels(image: Image.Image) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -134,7 +134,8 @@ class MapFamily:
             states = backpropagate(self.graph, dag.target, dag.fitted, x, top / divisor) | {dag.target: top}
         else:
             point = Linearisation(self.graph, dag.frontiers, x, keep=[dag.target])
-            maps = FirstMaps(self.maps) if stage == "first" else self.maps
+            first = LazyMaps(self.maps, lambda name: self.maps[name][:1])
+            maps = first if stage == "first" else self.maps
             top, within = selected(point.values[dag.target]), self._within(dag, queries, x.device)
 
             def seed(state: Tensor, name: str) -> Tensor:
@@ -183,20 +184,23 @@ class MapFamily:
         )
 
 
-class FirstMaps(Mapping[str, tuple[WienerMap, ...]]):
-    """Of every node's maps the first alone."""
+class LazyMaps(Mapping[str, tuple[WienerMap, ...]]):
+    """Maps by node, read again at every access."""
 
-    def __init__(self, maps: Mapping[str, tuple[WienerMap, ...]]) -> None:
-        self._maps = maps
+    def __init__(self, names: Collection[str], read: Callable[[str], tuple[WienerMap, ...]]) -> None:
+        self._names, self._read = names, read
 
     def __getitem__(self, name: str) -> tuple[WienerMap, ...]:
-        return self._maps[name][:1]
+        return self._read(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._maps)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._maps)
+        return len(self._names)
 
 
 def _last_position(query: Query, node: Node) -> int:

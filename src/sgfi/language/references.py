@@ -6,7 +6,7 @@ have a sign; their size counts (the absolute value of each position's sum).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,38 +58,33 @@ def attention(lm: Any, embeddings: Tensor, layer: int, position: int = -1) -> Te
 
 def gradient_times_input(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
     """Of the squared norm of the feature at one position."""
-    _check_position(position, embeddings)
-    attribution = _captum().InputXGradient(_squared_norm(graph, target, position))
-    with torch.enable_grad():
-        return _sizes(attribution.attribute(embeddings.clone().requires_grad_()))
+    return _attributed("InputXGradient", graph, target, embeddings, position)
 
 
 def integrated_gradients(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
     """The same along the straight line from the zero embedding."""
+    options = {"n_steps": STEPS, "internal_batch_size": 64}
+    return _attributed("IntegratedGradients", graph, target, embeddings, position, **options)
+
+
+def _attributed(
+    method: str, graph: TensorGraph, target: str, embeddings: Tensor, position: int, **options: int
+) -> Tensor:
+    """By captum, of the squared norm of the feature; the size of each position's sum counts."""
     _check_position(position, embeddings)
-    attribution = _captum().IntegratedGradients(_squared_norm(graph, target, position))
+    program = graph.program(("input",), (graph.nodes.canonical(target),))
+    attribution = getattr(need("captum.attr", "language"), method)(
+        lambda x: program(x)[0][:, position].square().sum(-1)
+    )
     with torch.enable_grad():
-        signed = attribution.attribute(embeddings.clone().requires_grad_(), n_steps=STEPS, internal_batch_size=64)
-    return _sizes(signed)
+        signed = attribution.attribute(embeddings.clone().requires_grad_(), **options)
+    return normalised(signed.detach().double().sum(-1).abs())
 
 
 def _check_position(position: int, embeddings: Tensor) -> None:
     length = embeddings.shape[1]
     if not -length <= position < length:
         raise QueryError(f"a position from 0 to {length - 1}, or -1 for the last", str(position), "Count them again.")
-
-
-def _squared_norm(graph: TensorGraph, target: str, position: int) -> Callable[[Tensor], Tensor]:
-    program = graph.program(("input",), (graph.nodes.canonical(target),))
-    return lambda x: program(x)[0][:, position].square().sum(-1)
-
-
-def _sizes(attribution: Tensor) -> Tensor:
-    return normalised(attribution.detach().double().sum(-1).abs())
-
-
-def _captum() -> Any:
-    return need("captum.attr", "language")
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sgfi.figures.style import DARK, LIGHT, png
@@ -68,6 +69,7 @@ class Drawing:
     caption: str = ""
 
 
+STYLE = files("sgfi.report").joinpath("report.css").read_text(encoding="utf-8").strip()
 Block = Text | Code | Table | Picture | Drawing
 WIDE, NARROWEST = 640, 560
 """CSS pixels: pictures wider than the first scroll on small screens instead of shrinking below the second."""
@@ -87,6 +89,23 @@ class Report:
     facts: tuple[tuple[str, str], ...] = ()
     """A few numbers at the top: (value, what it is)."""
     foot: str = ""
+
+
+PIECES = re.compile(r"^```\n(.*?)\n```$|^!\[([\w-]+)\]$|^([^\n]+(?:\n[^\n]+)*)$", re.MULTILINE | re.DOTALL)
+"""Of Markdown: fenced code, the name of a block, a paragraph."""
+
+
+def read_report(
+    text: str, blocks: Mapping[str, Block], facts: tuple[tuple[str, str], ...] = (), foot: str = ""
+) -> Report:
+    """From Markdown: title and lead, then sections of paragraphs, code and ``![name]``, which is one of ``blocks``."""
+
+    def block(code: str, name: str, words: str) -> Block:
+        return Code(code) if code else blocks[name] if name else Text(" ".join(words.split()))
+
+    head, *parts = (part.partition("\n") for part in re.split(r"^##? ", text, flags=re.MULTILINE)[1:])
+    sections = (Section(title, tuple(block(*piece) for piece in PIECES.findall(body))) for title, _, body in parts)
+    return Report(head[0], head[2].strip(), tuple(sections), facts, foot)
 
 
 def render(report: Report) -> str:
@@ -169,41 +188,3 @@ def _inline(words: str) -> str:
 
 def _anchor(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
-
-
-STYLE = """
-:root{color-scheme:light dark;--paper:#fff;--ink:#16181d;--faint:#5b616e;--fill:#f3f5f9;--line:#dde1e8;--link:#1f5fbf}
-@media (prefers-color-scheme:dark){:root{--paper:#15171c;--ink:#eceef2;--faint:#a3a9b6;--fill:#20242d;
---line:#343a46;--link:#8db8ff}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,
-"Helvetica Neue",Arial,sans-serif;-webkit-text-size-adjust:100%}
-main{max-width:60rem;margin:0 auto;padding:1.5rem 1rem 4rem}
-h1{font-size:1.7rem;line-height:1.2;margin:0 0 .5rem}
-h2{font-size:1.2rem;line-height:1.3;margin:2.4rem 0 .5rem;padding-top:.9rem;border-top:1px solid var(--line)}
-p{margin:.5rem 0;max-width:46rem}
-.lead{font-size:1.05rem}
-.note,figcaption,footer{color:var(--faint);font-size:.88rem}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.6rem;margin:1.1rem 0}
-.facts div{background:var(--fill);border-radius:.5rem;padding:.6rem .8rem}
-.facts b{display:block;font-size:1.35rem;line-height:1.2;font-variant-numeric:tabular-nums}
-.facts span{color:var(--faint);font-size:.82rem;line-height:1.3;display:block}
-nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:.92rem}
-a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}
-figure{margin:1rem 0}
-figcaption{margin-top:.3rem;max-width:46rem}
-.scroll{overflow-x:auto;-webkit-overflow-scrolling:touch}
-.hint{display:none;margin:.2rem 0;color:var(--faint);font-size:.82rem}
-@media (max-width:600px){.hint{display:block}}
-img,svg{display:block;max-width:100%;height:auto;border-radius:.3rem}
-table{border-collapse:collapse;font-size:.92rem;font-variant-numeric:tabular-nums;margin:.6rem 0}
-th,td{text-align:left;padding:.32rem .8rem .32rem 0;border-bottom:1px solid var(--line);vertical-align:top}
-th{font-weight:600;color:var(--faint);white-space:nowrap}
-.number{text-align:right;white-space:nowrap}
-td code{white-space:nowrap}
-code{font:.88em/1.5 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:var(--fill);padding:.08em .3em;
-border-radius:.25rem;overflow-wrap:anywhere}
-pre{background:var(--fill);border-radius:.5rem;padding:.8rem 1rem;overflow-x:auto;margin:.7rem 0}
-pre code{background:none;padding:0;overflow-wrap:normal}
-footer{margin-top:3rem;border-top:1px solid var(--line);padding-top:.8rem}
-""".strip()

@@ -104,11 +104,15 @@ class Operator:
         return base + leave_one_out(prediction - solution.shrunk_to(reads), target - base, leverage)
 
     def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
-        """(F, 1, B): how much of each sample's own target went into its prediction; ``None`` when not known."""
+        """(F, 1 or C, B): how much of each sample's own target went into its prediction; ``None`` when not known."""
         if solution.whitener is None:
             return None
-        energy = _by_group(solution.whitener, self.reads(spectrum), partition).abs().square().sum(1, keepdim=True)
-        return energy / _columns(energy, partition, samples)
+        energy = self.energy(solution.whitener, spectrum, partition)
+        return energy / (samples * partition.sizes[partition.groups].to(energy)).reshape(-1, 1, 1)
+
+    def energy(self, whitener: Tensor, spectrum: Tensor, partition: Partition) -> Tensor:
+        """(F, 1, B) of the whitened sources."""
+        return _by_group(whitener, self.reads(spectrum), partition).abs().square().sum(1, keepdim=True)
 
     def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
         """``(F, C, B)`` -> ``(F, C, B)``."""
@@ -218,12 +222,9 @@ class Diagonal(Operator):
         whitener = shifted.rsqrt() if whiten else None
         return Solution({"gain": (yx / shifted).to(moments.dtype)}, torch.tensor([shift]), whitener)
 
-    def leverage(self, solution: Solution, spectrum: Tensor, partition: Partition, samples: int) -> Tensor | None:
+    def energy(self, whitener: Tensor, spectrum: Tensor, partition: Partition) -> Tensor:
         """(F, C, B): each channel is a regression of its own."""
-        if solution.whitener is None:
-            return None
-        energy = _scaled(solution.whitener, spectrum, partition).abs().square()
-        return energy / _columns(energy, partition, samples)
+        return _scaled(whitener, spectrum, partition).abs().square()
 
     def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
         return _scaled(weights["gain"], spectrum, partition)
@@ -312,11 +313,6 @@ def _by_group(gain: Weight, spectrum: Tensor, partition: Partition) -> Tensor:
             mixed = torch.bmm(matrices[part], gathered(spectrum, members))  # (k, C, |g| B)
             out[members.to(out.device)] = mixed.unflatten(2, (-1, batch)).transpose(1, 2)
     return out
-
-
-def _columns(energy: Tensor, partition: Partition, samples: int) -> Tensor:
-    """(F, 1, 1): spectral vectors behind the fit of each bin's group."""
-    return (samples * partition.sizes[partition.groups].to(energy)).reshape(-1, 1, 1)
 
 
 def _conjugate(weight: Tensor) -> Tensor:

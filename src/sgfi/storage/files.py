@@ -67,25 +67,6 @@ def read_node(file: Path, plan: Plan, name: str) -> tuple[WienerMap, ...]:
         ) from error
 
 
-class StoredMaps(Mapping[str, tuple[WienerMap, ...]]):
-    """The maps of a folder, each node's read (memory-mapped) again at every access."""
-
-    def __init__(self, files: Mapping[str, Path], plan: Plan) -> None:
-        self._files, self._plan = files, plan
-
-    def __getitem__(self, name: str) -> tuple[WienerMap, ...]:
-        return read_node(self._files[name], self._plan, name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files)
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     parts = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
     double = [key for key, part in parts.items() if part.dtype == torch.complex128]

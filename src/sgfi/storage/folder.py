@@ -22,10 +22,10 @@ from sgfi.boundaries import Plan, plan
 from sgfi.errors import SgfiError, StoreError
 from sgfi.graph import TensorGraph, capture
 from sgfi.inversion import MapFamily
-from sgfi.inversion.family import FORMER_CHILDREN
+from sgfi.inversion.family import FORMER_CHILDREN, LazyMaps
 from sgfi.spectral import PRECISIONS
 from sgfi.storage import files
-from sgfi.storage.files import MANIFEST, UNFINISHED, StoredMaps
+from sgfi.storage.files import MANIFEST, UNFINISHED
 
 FORMAT = 1
 PACKED_FORMAT = 2
@@ -115,7 +115,7 @@ def load(
         verify_files(path, manifest)
     paths = {name: path / entry["file"] for name, entry in manifest["files"].items()}
     restored = _replan(graph, manifest["plan"], paths)
-    stored = StoredMaps(paths, restored)
+    stored = LazyMaps(paths, lambda name: files.read_node(paths[name], restored, name))  # memory-mapped
     children = manifest["calibration"]["children"]
     return MapFamily(
         plan=restored,

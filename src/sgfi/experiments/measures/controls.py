@@ -45,10 +45,8 @@ def representation(case: Case, *, images: int | None = None) -> Table:
 # Controls and diagnostics that need nothing but a family and a batch.
 
 
-def _of_family(
-    control: Callable[..., Rows], name: str, *shown: str, then: Callable[[Any], Table] | None = None
-) -> None:
-    """Register a function of (family, x, options...)."""
+def _of_family(control: Callable[..., Rows], *shown: str, then: Callable[[Any], Table] | None = None) -> None:
+    """Register a function of (family, x, options...) under its name."""
     options = list(inspect.signature(control).parameters.values())[2:]
 
     def take(case: Case, *, images: int | None = None, **chosen: Any) -> Table:
@@ -59,24 +57,18 @@ def _of_family(
     own = [p for p in inspect.signature(take).parameters.values() if p.kind is not p.VAR_KEYWORD]
     take.__signature__ = inspect.Signature([*own, *keyword])  # type: ignore[attr-defined]
     take.__doc__ = control.__doc__
-    take.__name__ = name
+    take.__name__ = control.__name__
     measure(*shown)(take)
 
 
-_of_family(controls.zero, "zero")
-_of_family(controls.shuffles, "shuffles")
-_of_family(controls.swap, "swap")
-_of_family(controls.channel_diversity, "channel_diversity")
-_of_family(selectivity, "selectivity")
-_of_family(controls.interpolation, "interpolation", then=controls.crossover)
-_of_family(controls.source_noise, "source_noise")
-_of_family(controls.linearity, "linearity")
-_of_family(controls.recomposition, "recomposition")
-_of_family(controls.composition, "composition")
-_of_family(controls.public_path, "public_path")
-_of_family(controls.true_child_oracle, "true_child_oracle")
-_of_family(controls.perturbations, "perturbations")
-_of_family(paths.mechanism, "mechanism", "all nodes")
+for _control in (
+    *(controls.zero, controls.shuffles, controls.swap, controls.channel_diversity, selectivity, controls.source_noise),
+    *(controls.linearity, controls.recomposition, controls.composition, controls.public_path),
+    *(controls.true_child_oracle, controls.perturbations),
+):
+    _of_family(_control)
+_of_family(controls.interpolation, then=controls.crossover)
+_of_family(paths.mechanism, "all nodes")
 
 
 @measure("path", "lowest quartile", "Spearman")
