@@ -20,6 +20,7 @@ def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # parallel workers share the cores
     monkeypatch.setenv("PYTHONPATH", str(path.resolve().parents[1] / "src"))
     notebook = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(
