@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 import sgfi
-from sgfi.calibration.processes import TorchProcessGroup
+from sgfi.calibration.processes import TorchProcessGroup, leave_group
 from sgfi.storage.files import UNFINISHED
 from tests.analytic import tiny
 
@@ -71,6 +71,7 @@ def main(folder: Path, modes: list[str]) -> None:
         weights = [w for maps in family.maps.values() for one in maps for w in one.weights.values()]
         sums = TorchProcessGroup(torch.device("cpu")).all_gather([float(weight.abs().sum()) for weight in weights])
         assert sums[0] == sums[1], f"{mode}: the processes have different maps"
+    leave_group()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ them, and solutions are broadcast to all. Only rank zero writes.
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -47,6 +48,7 @@ def join_group(distributed: bool, device: torch.device) -> ProcessGroup:
             )
         with _connected():
             dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        atexit.register(leave_group)  # gloo's threads abort a process that ends with its group alive
     if device.type == "cuda":  # where NCCL puts what it makes itself
         torch.cuda.set_device(device)
     return TorchProcessGroup(device)
