@@ -4,16 +4,19 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?= -n auto --maxprocesses 4
 DEMO_ARGS ?=
+ROBUST_ARGS ?= --jobs 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format clean
+.PHONY: help demo test robust docs lint format clean
 
 help:
 	@echo "make demo    invert features of a real ImageNet network and write an HTML report"
 	@echo "make test    lint, type check and test"
+	@echo "make robust  kills, damaged and hostile files, malformed calls, derivatives: a table in docs/results/robustness"
+	@echo "make docs    build the documentation site into docs/_build/html, offline"
 	@echo "make lint    lint and type check only"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make clean   remove $(VENV) and caches"
@@ -23,6 +26,12 @@ demo: $(VENV)/.installed-demo
 
 test: lint
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+robust: $(VENV)/.installed-test
+	OMP_NUM_THREADS=1 $(BIN)/python -m robustness.run $(ROBUST_ARGS)
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -49,4 +58,8 @@ $(VENV)/.installed-demo: pyproject.toml | $(VENV)/.made
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/.made
 	$(PIP) install -e ".[test,dev]"
+	@touch $@
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/.made
+	$(PIP) install -e ".[demo,language,docs]"
 	@touch $@

@@ -58,13 +58,13 @@ def photographs(count: int, held_out: int, preprocessing: Any, seed: int = 123) 
     return stacked[:count], stacked[count:]
 
 
-def timed(ways: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, dict[str, float]]:
+def timed(ways: Mapping[str, Callable[[], object]], repeats: int, warm: bool = True) -> dict[str, dict[str, float]]:
     """Median seconds of each way, processor time of this process and time on the clock.
 
-    Taken in turns, so that a busy machine is busy for all of them; the first turn warms up and is not counted.
+    Taken in turns, so that a busy machine is busy for all of them; with ``warm`` the first turn is not counted.
     """
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-    for turn in range(repeats + 1):
+    for turn in range(0 if warm else 1, repeats + 1):
         for name, way in ways.items():
             cpu, wall = time.process_time(), time.perf_counter()
             way()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sgfi.derivatives import backpropagate
@@ -45,7 +44,7 @@ class Backpropagation:
         for index, query in enumerate(queries):
             if terminal is not None:  # one for all queries, or one for each
                 state = checked_terminal(terminal[index] if terminal.dim() > state.dim() else terminal, state)
-            selected = torch.where(query.mask(node), state, torch.zeros_like(state))
+            selected = query.selection(node).project(state)
             states = backpropagate(self.graph, node.name, ["input"], x, selected / query.size(node))
             inverses.append(Inverse(states["input"], {**states, node.name: selected}, query, stage))
         return inverses

@@ -399,9 +399,9 @@ class Oracle:
 
     # ---- calibration
 
-    def fit(self, x: Tensor) -> Oracle:
-        """Fit every node on the inputs ``x`` (N, ...), deepest first."""
-        true = evaluate(self.model, x)
+    def fit(self, x: Tensor, dx: Tensor | None = None) -> Oracle:
+        """Fit every node on the inputs ``x`` (N, ...), deepest first; with ``dx`` on their tangents ``J dx``."""
+        true = evaluate(self.model, x) if dx is None else pushed(self.model, x, dx)
         for name in self.model.boundaries:
             self.axes[name] = Axes(self.model.channel_axis[name], tuple(true[name].shape[1:]))
         repaired = {self.model.target: true[self.model.target]}
@@ -457,13 +457,16 @@ class Oracle:
         coords: Sequence[tuple[int, ...]] | None = None,
         terminal: Tensor | None = None,
         stage: str = "final",
+        directions: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """The state at the target and at every boundary upstream of it."""
+        """The state at the target and at every boundary upstream of it; ``directions`` (K, C) or (|Q|, K, C)."""
         target = target or self.model.target
         true = evaluate(self.model, x)
         axes = self.axes[target]
         whole = true[target] if terminal is None else terminal
         y_t = mask(whole, axes, channels, coords)  # eq:masked_terminal_seed
+        if directions is not None:
+            y_t, channels = onto_span(y_t, axes, coords, directions), range(directions.shape[-2])
         seed_t = y_t / self.divisor(axes, channels, coords)
         if stage == "raw":
             return self.backpropagate(x, target, y_t, seed_t)
@@ -535,6 +538,17 @@ def mask(
 _JACOBIANS: WeakKeyDictionary[Tiny, dict[tuple, Tensor]] = WeakKeyDictionary()
 
 
+def onto_span(t: Tensor, axes: Axes, coords: Sequence[tuple[int, ...]] | None, directions: Tensor) -> Tensor:
+    """At every position the orthogonal projection on the span of its rows, by the pseudo-inverse."""
+    m = axes.matrix(t).clone()
+    spots = list(itertools.product(*(range(n) for n in axes.sizes)))
+    for number, spot in enumerate(spots if coords is None else coords):
+        rows = directions if directions.dim() == 2 else directions[number]
+        place = spots.index(tuple(spot))
+        m[:, place] = m[:, place] @ (torch.linalg.pinv(rows) @ rows).mT
+    return axes.tensor(m)
+
+
 def jacobian_of(model: Tiny, x: Tensor, v: str, u: str, held: frozenset[str]) -> Tensor:
     """``dense_jacobian`` remembered by model, inputs and edge (the models here never change)."""
     known = _JACOBIANS.setdefault(model, {})
@@ -547,6 +561,15 @@ def jacobian_of(model: Tiny, x: Tensor, v: str, u: str, held: frozenset[str]) ->
 def between(model: Tiny, v: str, u: str) -> set[str]:
     """Names strictly between ``v`` and ``u``."""
     return {n for n in downstream(model, v) if u in downstream(model, n)}
+
+
+def pushed(model: Tiny, x: Tensor, dx: Tensor) -> dict[str, Tensor]:
+    """``J_{v<-input}(x) dx`` of every boundary, by dense Jacobians."""
+    states = {"input": dx}
+    for v in model.boundaries[1:]:
+        j = jacobian_of(model, x, "input", v, frozenset())
+        states[v] = torch.einsum("bvi,bi->bv", j, dx.flatten(1)).reshape(evaluate(model, x)[v].shape)
+    return states
 
 
 def calibrated(model: Tiny, x: Tensor, **setting) -> Oracle:

@@ -4,13 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from sgfi.boundaries import Plan, plan
 from sgfi.calibration import calibrate
+from sgfi.derivatives import capture
 from sgfi.errors import SgfiError
-from sgfi.graph import TensorGraph, capture
+from sgfi.graph import TensorGraph
 from sgfi.inversion import Estimator, Inverse, MapFamily, Query, invert, sweep
 from sgfi.natural import NaturalInverse, natural, prior
 from sgfi.storage import load, save
 
 if TYPE_CHECKING:
+    from sgfi.explorer.widget import widget
+    from sgfi.report.attribution import NaturalAttribution
     from sgfi.report.look import look
 
 __version__ = "0.1.0.dev0"
@@ -18,6 +21,7 @@ __all__ = [
     "Estimator",
     "Inverse",
     "MapFamily",
+    "NaturalAttribution",
     "NaturalInverse",
     "Plan",
     "Query",
@@ -33,13 +37,22 @@ __all__ = [
     "prior",
     "save",
     "sweep",
+    "widget",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """``look`` needs half of the package: it is imported when it is first asked for."""
+    """What needs half of the package is imported when it is first asked for."""
     if name == "look":
         from sgfi.report.look import look
 
         return look
+    if name == "NaturalAttribution":
+        from sgfi.report.attribution import NaturalAttribution
+
+        return NaturalAttribution
+    if name == "widget":
+        from sgfi.explorer.widget import widget
+
+        return widget
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

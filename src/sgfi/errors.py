@@ -5,13 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 1000
+"""Characters of what was got."""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 100]} ... ({len(text)} characters)"
+
 
 class SgfiError(Exception):
     """Something the caller can correct. The message says what was expected, what was got and what to do."""
 
     def __init__(self, expected: str, got: str, todo: str) -> None:
-        self.expected, self.got, self.todo = expected, got, todo
-        super().__init__(f"expected {expected}; got {got}. {todo}")
+        self.expected, self.got, self.todo = expected, _shortened(got), todo
+        super().__init__(f"expected {self.expected}; got {self.got}. {todo}")
 
     def __reduce__(self):  # an exception with three arguments must say how it is rebuilt after pickling
         return type(self), (self.expected, self.got, self.todo)
@@ -19,6 +26,10 @@ class SgfiError(Exception):
 
 class CaptureError(SgfiError):
     """The model could not be captured as a tensor graph."""
+
+
+class DerivativeError(CaptureError):
+    """An op's derivative is missing or wrong."""
 
 
 class PlanError(SgfiError):
@@ -45,3 +56,8 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     """A sentence that suggests the known names most similar to ``name``; empty when none is similar."""
     similar = difflib.get_close_matches(name, list(known), n=most, cutoff=0.5)
     return f"Did you mean {', '.join(map(repr, similar))}?" if similar else ""
+
+
+def first_line(error: BaseException, most: int = 300) -> str:
+    """What another library's error says, without its dumps."""
+    return (str(error).strip().splitlines() or [""])[0][:most]

@@ -197,7 +197,7 @@ def test_unknown_keywords_are_named() -> None:
         calibrate(plan(), batches(), checkpiont="maps")
     known = inspect.signature(sgfi.calibrate).parameters
     assert list(known) == [
-        *("plan", "batches", "ridge", "children", "preset", "stages"),
+        *("plan", "batches", "ridge", "children", "preset", "stages", "on"),
         *("memory", "checkpoint", "progress", "provenance", "distributed"),
     ]
 

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ MODES: dict[str, dict[str, Any]] = {
     "online": {"plan": {}, "children": "online"},
     "cross-fitted": {"plan": {}, "children": "cross-fitted", "ridge": "auto", "stages": "auto"},
     "low rank": {"plan": {"operator": "diagonal+rank2", "partition": "shared"}, "children": "online"},
+    "tangents": {"plan": {}, "children": "online", "on": "tangents3", "sizes": [4, 3, 6]},
     "gamma": {"plan": {"operator": "gamma"}, "children": "cross-fitted"},
 }
 
@@ -36,13 +38,14 @@ def plan(**more: Any) -> sgfi.Plan:
     return sgfi.plan(graph(), target=tiny("chain").target, boundaries=list(tiny("chain").boundaries), **more)
 
 
-def batches() -> list[Tensor]:
-    return list(tiny("chain").inputs(13).split([3, 1, 4, 2, 3]))
+def batches(sizes: Sequence[int] = (3, 1, 4, 2, 3)) -> list[Tensor]:
+    return list(tiny("chain").inputs(13).split(list(sizes)))
 
 
 def calibrate(mode: str, data: Any = None, **more: Any) -> sgfi.MapFamily:
     settings = dict(MODES[mode])
-    return sgfi.calibrate(plan(**settings.pop("plan")), data or batches(), progress=False, **settings, **more)
+    data = data or batches(settings.pop("sizes", (3, 1, 4, 2, 3)))
+    return sgfi.calibrate(plan(**settings.pop("plan")), data, progress=False, **settings, **more)
 
 
 class Mortal:
@@ -66,7 +69,7 @@ def main(folder: Path, modes: list[str]) -> None:
     for mode in modes:
         name, _, killed = mode.partition(":")
         checkpoint = folder / name.replace(" ", "_")
-        data = Mortal(checkpoint / UNFINISHED) if killed == str(rank) else batches()
+        data = Mortal(checkpoint / UNFINISHED) if killed == str(rank) else None
         family = calibrate(name, data, distributed=True, checkpoint=checkpoint)
         weights = [w for maps in family.maps.values() for one in maps for w in one.weights.values()]
         sums = TorchProcessGroup(torch.device("cpu")).all_gather([float(weight.abs().sum()) for weight in weights])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 import sgfi
 from sgfi.inputs.data import read_image
-from sgfi.storage.folder import read_manifest
+from sgfi.storage.manifest import read_manifest, sealed
 from tests.cli.conftest import open_maps
 
 COMMANDS = [
@@ -265,6 +265,16 @@ def test_calibrate_cross_fitted_with_everything_chosen_by_the_data(sgfi_command,
     assert fit["children"] == "cross-fitted" and fit["ridge"] == "auto"
     assert fit["settings"]["preset"] == "paper" and fit["settings"]["stages"] == "auto"
     assert "cross-fitted children" in sgfi_command("maps", "info", out).out
+
+
+def test_calibrate_on_tangents(sgfi_command, model, place, tmp_path) -> None:
+    out, words = tmp_path / "maps", ("--on", "tangents2", "--batch-size", "4", "--limit", "4", "--quiet")
+    assert sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, *words).code == 0
+    family = open_maps(out).family
+    assert family.samples == 8 and family.mean is not None and len(family.mean) == 3
+    assert "8 tangents" in sgfi_command("maps", "info", out).out
+    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "more", "--on", "slopes")
+    assert outcome.code == 7 and "tangents<k>" in outcome.err
 
 
 def test_calibrate_takes_the_former_name_of_cross_fitted_children(sgfi_command, model, place, tmp_path) -> None:
@@ -533,7 +543,7 @@ def test_maps_of_a_file_from_another_folder(sgfi_command, maps: Path, model: str
     moved = shutil.copytree(maps, tmp_path / "moved")
     manifest = json.loads((moved / "manifest.json").read_text())
     manifest["provenance"]["model"]["spec"] = "tiny.py:build"  # as made inside the model's own folder
-    (moved / "manifest.json").write_text(json.dumps(manifest))
+    (moved / "manifest.json").write_text(json.dumps(sealed(manifest)))
     monkeypatch.chdir(tmp_path)
     words = ["invert", "moved", place / "one.png", "--out", "a.npy"]
     outcome = sgfi_command(*words)

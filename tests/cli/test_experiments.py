@@ -58,7 +58,7 @@ def test_compare_and_page(folder: Path, place: Path, sgfi_command: Command) -> N
     (place / "head.md").write_text("What these are.\n")
     outcome = sgfi_command("experiment", "page", place, "--out", page, "--preface", place / "head.md")
     text = page.read_text()
-    assert outcome.code == 0 and "first/result.json" in text and text.index("What these are.") < text.index("## Claims")
+    assert outcome.code == 0 and "first/result.md" in text and text.index("What these are.") < text.index("## Index")
     assert sgfi_command("experiment", "page", place, "--out", page).code == 6  # exists
     assert sgfi_command("experiment", "page", place / "photos", "--out", page, "--force").code == 3
 

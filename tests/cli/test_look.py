@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 import sgfi
 from sgfi.inputs.data import read_image
 from sgfi.inputs.models import load_model
+from sgfi.storage.manifest import sealed
 from tests.language.conftest import WORDS, folder, lm
 
 __all__ = ["folder", "lm"]  # fixtures
@@ -152,7 +153,7 @@ def test_a_file_that_only_the_manifest_names_does_not_run(sgfi_command, maps, mo
     evil.write_text((place / "tiny.py").read_text() + f"\nopen({str(trace)!r}, 'w').close()\n")
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["provenance"]["model"]["spec"] = f"{evil}:build"
-    (copy / "manifest.json").write_text(json.dumps(manifest))
+    (copy / "manifest.json").write_text(json.dumps(sealed(manifest)))
     names = {"MAPS": copy, "one.png": place / "one.png", "photos": place / "photos"}
     line = [names.get(word, str(tmp_path / word) if word.startswith("OUT") else word) for word in words]
     outcome = sgfi_command(*line)

@@ -308,6 +308,19 @@ def test_the_study_takes_any_estimator(mirrored) -> None:
     assert depth.alignment["positive"][:, 1] == pytest.approx(torch.cat(expected).numpy())
 
 
+@pytest.mark.parametrize(("channels", "sizes"), [(48, (1, 4, 8, 16)), (24, (1, 4, 8)), (7, (1,)), (2, (1,))])
+def test_default_sizes_leave_as_many_other_channels(channels: int, sizes: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, channels, 3), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(channels * 36, 4)
+    ).eval()
+    x = torch.randn(2, 3, 8, 8)
+    estimator = Backpropagation(sgfi.capture(model, x), ("0",))
+    settings = DecisionSettings(repeats=2, curve_repeats=0, protocols=("zero",), resamples=50)
+    outcome = decisions.study(estimator, x, None, settings)
+    assert outcome.settings.sizes == sizes and outcome.depths[0].channels == channels
+
+
 def test_the_old_name_of_the_settings_still_works() -> None:
     with pytest.warns(DeprecationWarning, match="DecisionSettings"):
         assert decisions.Settings is DecisionSettings
@@ -320,7 +333,7 @@ def test_settings_are_declared_and_checked(family) -> None:
     assert DecisionSettings.from_dict(json.loads(json.dumps(given.as_dict()))) == given
     with pytest.raises(DataError, match="sizes"):
         DecisionSettings.from_dict({"size": [1]})
-    for wrong in ({"sizes": (4, 1)}, {"sizes": ()}, {"repeats": 0}, {"protocols": ("median",)}):
+    for wrong in ({"sizes": (4, 1)}, {"sizes": (0, 1)}, {"sizes": ("a",)}, {"repeats": 0}, {"protocols": ("median",)}):
         with pytest.raises(QueryError):
             DecisionSettings(**wrong)
     with pytest.raises(QueryError, match="calibration means"):

@@ -200,9 +200,9 @@ def test_an_error_that_is_not_a_missing_rule_is_not_hidden(monkeypatch: pytest.M
     def fail(*_: object) -> Tensor:
         raise RuntimeError("out of luck")
 
+    local = local_map(Distances(), (2, 4, 3), "fc")
     monkeypatch.setattr(autograd, "_without_forward_mode", set())
     monkeypatch.setattr(autograd, "_forward_mode", fail)
-    local = local_map(Distances(), (2, 4, 3), "fc")
     with pytest.raises(RuntimeError, match="out of luck"):
         local.jvp(torch.randn_like(local.source))
 

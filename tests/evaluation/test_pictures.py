@@ -66,5 +66,5 @@ def test_misuse_is_named() -> None:
     bare = Scene.of(scene.graph, scene.x, scene.mean, QUERIES)
     with pytest.raises(QueryError, match="modules"):
         pictures("LRP", bare)
-    with pytest.raises(QueryError, match="two coordinate axes"):
+    with pytest.raises(QueryError, match="pictures as inputs"):
         pictures("activation x input", scene)

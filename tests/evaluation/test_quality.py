@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import sgfi
-from sgfi.errors import StoreError
 from sgfi.evaluation.quality import NodeQuality, advice, as_text, quality
 from sgfi.storage.folder import read_manifest
 from tests.analytic import Chain, seeded
@@ -33,9 +30,15 @@ def test_every_node_from_the_target_to_the_input(tmp_path: Path) -> None:
     assert all(node.name in text for node in nodes)
 
 
-def test_maps_without_such_errors_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="auto"):
-        quality(manifest(tmp_path / "maps"))
+def test_the_default_calibration_is_told_as_far_as_it_is_known(tmp_path: Path) -> None:
+    saved = manifest(tmp_path / "maps")
+    nodes = quality(saved)
+    fit = saved["calibration"]["diagnostics"]
+    for node in nodes:
+        assert node.seen == fit[node.name][1]["target_energy"] / fit[node.name][0]["target_energy"] and not node.unseen
+        assert 0 < node.seen < 1
+    text = as_text(nodes, 24)
+    assert "after the first map" in text and "--preset aligned" in text
 
 
 def test_advice_names_the_node_and_the_remedy() -> None:

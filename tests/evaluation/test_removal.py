@@ -7,7 +7,7 @@ import torch
 
 import sgfi
 from sgfi.errors import QueryError
-from sgfi.evaluation.removal import removal, removal_of
+from sgfi.evaluation.removal import Trial, removal, removal_of
 from sgfi.evaluation.trust import neighbours, trust
 from sgfi.natural import Prior
 from tests.analytic import Line, captured, tiny
@@ -42,6 +42,11 @@ def test_effects_of_a_linear_model_are_inner_products(scale: str) -> None:
             effect = factor * (matrix @ change) / deviation[row]
             torch.testing.assert_close(measured.effect[row, index], effect)
             torch.testing.assert_close(measured.size[row, index], factor.abs() * change.norm() / whole.norm())
+    trial = Trial.of(graph, x, QUERIES, fitted)
+    pushed = trial.pushed(pictures)
+    unit = torch.stack(pictures) / torch.stack(pictures).norm(dim=2, keepdim=True)  # (Q, B, 6)
+    torch.testing.assert_close(pushed, (unit @ matrix.mT / deviation).transpose(0, 1))
+    torch.testing.assert_close(trial.removal(pictures, scale, 0.2, pushed).effect, measured.effect)
 
 
 def test_who_is_best_at_its_own() -> None:
@@ -99,7 +104,7 @@ def test_controls_are_the_answers_to_other_targets() -> None:
 def test_a_query_of_one_number_has_no_random_control() -> None:
     single = trust(lens_of("chain"), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1], [(1, 1)]))
     assert single.random is None and single.numbers == 1 and "only scale" in single.sentence()
-    assert list(single.controls) == ["another input's target"]
+    assert list(single.controls) == ["another input's target", "a neighbour's answer"]
 
 
 def test_maps_that_show_the_operating_point_are_said_to() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sgfi.errors import DataError
 from sgfi.experiments import Result, available, declare, run
+from sgfi.experiments.answer_tables import answer_tables
 from sgfi.experiments.measures.tokens import vocabulary
 from sgfi.experiments.results import verdicts
 from tests.language.conftest import WORDS, folder, lm
@@ -114,6 +115,30 @@ def test_a_whole_mlp_output(ran) -> None:
     assert 0 <= result.at(f"token_reencoding/{OURS}/final/auc")["mean"] <= 1
     shown = [result.at(f"token_display/{OURS}/final/{name}")["mean"] for name in ("top1", "top64")]
     assert 0 <= shown[0] <= shown[1] == 1  # the vocabulary has fewer than 64 words
+
+
+def test_pictures_of_tokens(ran) -> None:
+    methods = ["natural, path", "maps", "trained decoder", "gradient"]
+    measures = {
+        "answers": {
+            "methods": methods,
+            "queries": {"channels": 3, "cells": 3, "strongest": "deviation"},
+            "images": 2,
+            "controls": 1,
+        },
+        "answer_routing": {"methods": ["natural, path", "gradient"]},
+    }
+    result = ran("language-answers", {"plan": {"layer": 4}, "measures": measures})
+    (rows,) = result.tables["answers"].values()
+    target = result.variants["as declared"]["target"]
+    assert rows[f"natural, path, {target}, cells"]["future_energy"]["mean"] == 0  # exactly
+    assert rows[f"gradient, {target}, cells"]["future_energy"]["mean"] == 0
+    assert 0 <= rows[f"natural, path, {target}, cells"]["exact_token"]["mean"] <= 1
+    assert "exact_token" not in rows[f"gradient, {target}, cells"]
+    routed = result.at(f"answer_routing/as declared/natural, path, {target}/cue_minus_random")
+    assert len(routed["values"]) == 12
+    text = answer_tables(result)
+    assert "after the queried position" in text and "Routing" in text
 
 
 @pytest.mark.parametrize("name", [name for name in available() if name.startswith("language")])

@@ -226,9 +226,16 @@ def test_claims_are_judged_on_numbers(ran: Ran) -> None:
 def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> None:
     results = {tmp_path / "topology": ran("topology"), tmp_path / "locality": ran("locality")}
     text = results_page(results, tmp_path, "sgfi experiment page .")
-    line = next(row for row in text.splitlines() if row.startswith("| local | final |"))
+    line = next(row for row in text.splitlines() if "/local/final/pixel_cosine |" in row)
     assert "0.93795 (ResNet18)" in line
-    assert "topology/result.json" in text and "## Claims" in text
+    assert "topology/result.md" in text and "| claim | verdict | numbers |" in text
+    assert "| `density` |" in text and "## Our own questions" not in text  # every shipped experiment is in the index
+
+
+def test_page_keeps_our_claims_apart_from_the_papers(ran: Ran, tmp_path: Path) -> None:
+    ours = ran("topology", {"section": "Ours; not in the paper"})
+    text = results_page({tmp_path / "topology": ours}, tmp_path, "sgfi experiment page .")
+    assert text.index("## Our own questions") < text.index("### ")
 
 
 @pytest.mark.parametrize("name", ["topology", "locality", "faithfulness"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 from torch import nn
 
 import sgfi
+from sgfi.errors import QueryError
 from sgfi.graph.cache import Cache
 from sgfi.graph.programs import derivable_kernels
 from tests.analytic import tiny
@@ -72,6 +76,126 @@ def test_the_fingerprint_follows_the_weights() -> None:
     with torch.no_grad():
         model.weight.div_(2)
     assert changed != before == graph.fingerprint and len(graph.cache) == size
+
+
+def through_data(model: nn.Linear) -> None:
+    model.weight.data[0, 0] = 3
+
+
+def through_numpy(model: nn.Linear) -> None:
+    model.bias.detach().numpy()[1] = 3
+
+
+def through_storage(model: nn.Linear) -> None:
+    model.weight.data.flatten()[1:3] = model.weight.data.flatten()[1:3].flip(0)
+
+
+@pytest.mark.parametrize("write", [through_data, through_numpy, through_storage])
+def test_no_way_of_writing_to_a_weight_goes_unseen(write: Callable[[nn.Linear], None]) -> None:
+    model, x = nn.Linear(3, 2).eval(), torch.randn(4, 3)
+    graph = sgfi.capture(model, x)
+    before = graph.fingerprint
+    write(model)
+    assert graph.fingerprint != before
+    assert graph.fingerprint == sgfi.capture(model, x).fingerprint
+    torch.testing.assert_close(graph.program(("input",), ("linear",))(x)[0], model(x))
+
+
+def new_parameter(model: nn.Linear) -> None:
+    model.weight = nn.Parameter(torch.ones(2, 3))
+
+
+def new_data(model: nn.Linear) -> None:
+    model.bias.data = torch.ones(2)
+
+
+@pytest.mark.parametrize(("exchange", "name"), [(new_parameter, "weight"), (new_data, "bias")])
+def test_a_weight_that_was_exchanged_is_named(exchange: Callable[[nn.Linear], None], name: str) -> None:
+    model, x = nn.Linear(3, 2).eval(), torch.randn(4, 3)
+    graph = sgfi.capture(model, x)
+    lens = sgfi.natural(graph, sgfi.prior([x]), "point")
+    sgfi.invert(lens, x, "linear")
+    exchange(model)
+    with pytest.raises(QueryError, match=f"'{name}', exchanged"):
+        sgfi.invert(lens, x, "linear")
+
+
+def test_a_graph_outlives_its_model() -> None:
+    model, x = nn.Linear(3, 2).eval(), torch.randn(4, 3)
+    lens = sgfi.natural(sgfi.capture(model, x), sgfi.prior([x]), "point")
+    before = sgfi.invert(lens, x, "linear").value
+    del model
+    gc.collect()
+    assert torch.equal(sgfi.invert(lens, x, "linear").value, before)
+
+
+class Attentive(nn.Module):
+    """Attention with and without a mask, and an op without a rule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.out = nn.Linear(4, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.embed(x).unflatten(-1, (2, 4)).transpose(1, 2)
+        h = h + torch.nn.functional.scaled_dot_product_attention(h, h.sin(), h)
+        h = h + torch.nn.functional.scaled_dot_product_attention(h, h, h, attn_mask=torch.ones(5, 5).tril() > 0)
+        return self.out(torch.logcumsumexp(h, 2).transpose(1, 2).flatten(2))
+
+
+def flags() -> tuple[bool, ...]:
+    cuda = torch.backends.cuda
+    kernels = (cuda.flash_sdp_enabled(), cuda.mem_efficient_sdp_enabled(), cuda.math_sdp_enabled())
+    return (*kernels, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"))
+
+
+def test_threads_share_both_estimators_and_touch_no_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = Attentive().double().eval(), torch.randn(32, 5, 4, dtype=torch.float64)
+    graph = sgfi.capture(model, x[:2])
+    family = sgfi.calibrate(sgfi.plan(graph, "out", ["embed"]), x.split(8), progress=False)
+    lens = sgfi.natural(graph, sgfi.prior([x]), "path", points=2)
+    work = [(each, sample, channel) for each in (family, lens) for sample in x[:6].split(2) for channel in range(3)]
+
+    def answer(item: tuple) -> torch.Tensor:
+        estimator, sample, channel = item
+        return sgfi.invert(estimator, sample, "out", channels=channel).value
+
+    def refuse(*_: object) -> None:
+        pytest.fail("inversion changed the kernels of the whole process")
+
+    before, alone = flags(), list(map(answer, work))
+    graph.cache.most = 3
+    monkeypatch.setattr("sgfi.graph.programs.sdpa_kernel", refuse)
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(answer, work))
+        inside = set(pool.map(lambda _: flags(), range(6)))
+    assert all(map(torch.equal, alone, together))
+    assert flags() == before and inside == {before}
+
+
+def test_a_fresh_graph_is_shared_from_its_first_use() -> None:
+    """Nothing is prepared by a serial answer first."""
+    model, x = Attentive().eval(), torch.randn(6, 5, 4)
+
+    def lens() -> sgfi.NaturalInverse:
+        return sgfi.natural(sgfi.capture(model, x[:2]), sgfi.prior([x]), "point")
+
+    fresh, other = lens(), lens()
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(lambda sample: sgfi.invert(fresh, sample, "out").value, x.split(1)))
+    alone = [sgfi.invert(other, sample, "out").value for sample in x.split(1)]
+    assert all(map(torch.equal, alone, together))
+
+
+def test_threads_capture_at_the_same_time() -> None:
+    before = flags()
+    models = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)).eval() for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        graphs = list(pool.map(lambda model: sgfi.capture(model, torch.ones(2, 4)), models))
+    x = torch.randn(2, 4)
+    for model, graph in zip(models, graphs, strict=True):
+        torch.testing.assert_close(graph.program(("input",), ("2",))(x)[0], model(x))
+    assert flags() == before
 
 
 def test_the_choice_of_attention_kernels_is_taken_back_after_the_last_thread() -> None:

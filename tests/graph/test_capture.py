@@ -315,3 +315,86 @@ def test_samples_that_influence_each_other_are_refused() -> None:
 def test_half_precision_is_refused_before_anything_fails(dtype: torch.dtype) -> None:
     with pytest.raises(CaptureError, match=r"model\.float\(\)"):
         sgfi.capture(nn.Linear(3, 3).to(dtype).eval(), torch.zeros(2, 3, dtype=dtype))
+
+
+# ------------------------------------------------------------------- forwards that are not quite plain
+
+
+class Applied(nn.Module):
+    def __init__(self, op: object) -> None:
+        super().__init__()
+        self.fc, self.op = nn.Linear(4, 4), op
+
+    def forward(self, x: Tensor) -> object:
+        return self.op(self.fc(x))
+
+
+def under_autocast(h: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        return (h @ h.mT).float()
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        (lambda h: torch.cond(h.sum() > 0, torch.sin, torch.cos, (h,)), r"torch\.cond"),
+        (under_autocast, "bfloat16 at"),
+        (lambda h: h.half(), "float16 at"),
+        (lambda h: h + h[1], "any number of samples"),
+        (lambda h: None, "none that depends on it"),
+        (lambda h: torch.ones(3), "none that depends on it"),
+        (lambda h: "text", "none that depends on it"),
+        (lambda h: {h}, "set"),
+        (lambda h: h * float(h.sum()), "data-dependent"),
+        (lambda h: h / 0 if h.sum() > 0 else h, r"<lambda> \(test_capture\.py"),
+    ],
+)
+def test_odd_forwards_are_refused_in_one_sentence(op: object, told: str, capfd: pytest.CaptureFixture) -> None:
+    with pytest.raises(CaptureError, match=told) as found:
+        sgfi.capture(Applied(op).eval(), torch.randn(2, 3, 4))
+    assert len(str(found.value)) < 1000
+    assert capfd.readouterr() == ("", ""), "torch's own dump"
+
+
+@pytest.mark.parametrize(
+    "returned", [lambda h: [[h * 2], (h * 3, None)], lambda h: {"a": h * 2, "b": 3, "c": "text"}, lambda h: (h, h)]
+)
+def test_nested_outputs_are_captured(returned: object) -> None:
+    assert len(sgfi.capture(Applied(returned).eval(), torch.randn(2, 3, 4)).nodes) > 1
+
+
+def test_a_squeeze_keeps_the_batch_of_one_sample() -> None:
+    model = nn.Sequential(nn.Conv2d(2, 3, 4), Squeezed(), nn.Linear(3, 5)).eval()
+    graph = sgfi.capture(model, torch.randn(1, 2, 4, 4))
+    x = torch.randn(2, 2, 4, 4)
+    torch.testing.assert_close(last(graph, x), model(x))
+    torch.testing.assert_close(last(graph, x[:1]), model(x)[:1])
+
+
+class Squeezed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.squeeze().squeeze(0)
+
+
+def test_autocast_around_the_calls_changes_nothing() -> None:
+    model, x = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Tanh(), nn.Conv2d(3, 2, 3)).eval(), torch.randn(2, 2, 8, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        graph = sgfi.capture(model, x)
+        inside = last(graph, x)
+    assert inside.dtype == torch.float32 and torch.equal(inside, last(sgfi.capture(model, x), x))
+
+
+@pytest.mark.parametrize(
+    ("weight", "told"),
+    [(torch.eye(4).to_sparse(), "'weight', torch.sparse_coo"), (torch.eye(4, device="meta"), "'weight' on the device")],
+)
+def test_weights_without_dense_values_are_refused(weight: Tensor, told: str) -> None:
+    model = nn.Linear(4, 4).eval()
+    model.weight = nn.Parameter(weight)
+    with pytest.raises(CaptureError, match=told):
+        sgfi.capture(model, torch.randn(2, 4))
+
+
+def test_a_sparse_example_is_refused() -> None:
+    with pytest.raises(CaptureError, match="to_dense"):
+        sgfi.capture(nn.Linear(4, 4).eval(), torch.randn(2, 4).to_sparse())

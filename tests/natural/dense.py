@@ -79,7 +79,7 @@ def selected(shape: Sequence[int], channel_axis: int, query: Query) -> Tensor:
 
 @dataclass(frozen=True)
 class Dense:
-    """One input's answer: J (n, N), S (N, N), P (n,) bool, and everything that follows."""
+    """One input's answer: J (n, N), S (N, N), P (n,) bool or (n, n), and everything that follows."""
 
     J: Tensor
     S: Tensor
@@ -89,7 +89,7 @@ class Dense:
 
     @property
     def projector(self) -> Tensor:
-        return torch.diag(self.P.double())
+        return self.P if self.P.dim() == 2 else torch.diag(self.P.double())
 
     @property
     def gram(self) -> Tensor:

@@ -18,7 +18,11 @@ from sgfi.natural.solve import Problem
 from tests.analytic import Line, captured, tiny
 from tests.natural.dense import TIGHT, Dense, averaged_jacobian, fitted_prior, lens_of, query_of, selected
 
-ROUTES = {"exact": Solver(), "conjugate gradients": TIGHT}
+ROUTES = {
+    "exact": Solver(),
+    "conjugate gradients": TIGHT,
+    "ensemble": replace(TIGHT, preconditioner="ensemble", ensemble=8),
+}
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -12,6 +12,7 @@ import sgfi
 from sgfi.errors import SgfiError
 from sgfi.inversion import Query
 from sgfi.natural import lens as module
+from sgfi.natural import solution
 from sgfi.natural.grid import GridPrior
 from sgfi.natural.lens import NaturalInverse, natural
 from sgfi.natural.path import Path
@@ -65,7 +66,7 @@ def test_other_settings_are_the_dense_ones(rule: str) -> None:
     assert_dense(lens, "chain", query_of("chain", 1), tiny("chain").inputs(2, seed=3))
 
 
-@pytest.mark.parametrize("preconditioner", ["none", "diagonal"])
+@pytest.mark.parametrize("preconditioner", ["none", "diagonal", "ensemble"])
 @pytest.mark.parametrize(("name", "number"), [("chain", 0), ("chain", 1), ("tokens", 1), ("vector", 1)])
 def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, preconditioner: str) -> None:
     """At the same lambda: it is estimated from draws where rows are not written out, so it is read off the answer."""
@@ -79,6 +80,21 @@ def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, prec
         torch.testing.assert_close(answer.value[place].flatten(), expected, rtol=0, atol=1e-8)
         share = dense.share(x.shape[1:], lens.prior.channel_axis)
         torch.testing.assert_close(answer.share[place], share, rtol=0, atol=1e-8)
+
+
+def test_many_queries_share_an_ensemble_and_agree_with_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only how they are solved changes: fewer steps, the same answers, the same lambda; and again in a second run."""
+    x, queries = tiny("chain").inputs(2, seed=3), [Query("conv3", [c, (c + 1) % 5]) for c in range(5)]
+    lens = lens_of("chain", solver=TIGHT)
+    alone = [lens.answer(x, [query])[0] for query in queries]
+    monkeypatch.setattr(solution, "MANY", 5)
+    together, again = lens.answer(x, queries), lens.answer(x, queries)
+    for one, many, same in zip(alone, together, again, strict=True):
+        torch.testing.assert_close(many.value, one.value, rtol=0, atol=1e-9)
+        assert many.ridge.equal(one.ridge) and many.value.equal(same.value) and not many.steps.equal(one.steps)
+    rough = replace(lens, solver=replace(TIGHT, tolerance=0.05, ensemble=200))
+    steps = sum(int(answer.steps.sum()) for answer in rough.answer(x, queries))
+    assert steps < sum(int(rough.answer(x, [query])[0].steps.sum()) for query in queries)
 
 
 def test_the_estimated_share_comes_near_the_exact_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +193,7 @@ def test_misuse_is_named() -> None:
         ({"steps": 0}, "steps"),
         ({"tolerance": 0}, "tolerance"),
         ({"preconditioner": "x"}, "preconditioner"),
+        ({"ensemble": 0}, "ensemble"),
     ]:
         with pytest.raises(SgfiError, match=words):
             Solver(**settings)

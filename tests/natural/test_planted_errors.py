@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from sgfi.inversion import Selections
 from sgfi.natural import cosine
-from sgfi.natural import lens as lens_module
 from sgfi.natural.channels import ChannelPrior
 from sgfi.natural.exact import ExactSystem, Rows
 from sgfi.natural.grid import GridPrior
@@ -116,7 +116,13 @@ def test_a_projector_forgotten_on_the_way_in_is_seen(monkeypatch: pytest.MonkeyP
             return solve(self, targets, solver)
 
     monkeypatch.setattr(Systems, "solve", all_but_first)
-    monkeypatch.setattr(lens_module, "projected", lambda masks, state: state.expand(len(masks), *state.shape))
+    project = Selections.project
+
+    def only_inside(self: Selections, stack: Tensor) -> Tensor:
+        outside = stack.dim() == self.masks.dim()  # (B, *target): before the solve
+        return stack.expand(len(self), *stack.shape) if outside else project(self, stack)
+
+    monkeypatch.setattr(Selections, "project", only_inside)
     with pytest.raises(AssertionError):
         outside_law()
 
@@ -125,9 +131,9 @@ def test_rows_of_other_numbers_are_seen(monkeypatch: pytest.MonkeyPatch) -> None
     """P forgotten in the written-out rows: the query's numbers are read at the wrong end of the target."""
     system = Rows.system
 
-    def shifted(self: Rows, mask: Tensor, ridge: Tensor) -> ExactSystem:
-        made = system(self, mask, ridge)
-        return replace(made, numbers=made.numbers.flip(0))
+    def shifted(self: Rows, number: int, ridge: Tensor) -> ExactSystem:
+        made = system(self, number, ridge)
+        return replace(made, selection=replace(made.selection, mask=made.selection.mask.roll(1, 0)))
 
     monkeypatch.setattr(Rows, "system", shifted)
     with pytest.raises(AssertionError):

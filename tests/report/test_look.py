@@ -13,6 +13,7 @@ from PIL import Image
 from torch import nn
 
 import sgfi
+from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, QueryError, SgfiError
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.report import look as module
@@ -169,9 +170,9 @@ def test_a_second_look_captures_nothing_unless_weights_were_replaced(x, monkeypa
 
     def note(*args: object) -> sgfi.TensorGraph:
         captured.append(args)
-        return sgfi.capture(*args)  # type: ignore[arg-type]
+        return capture_with(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "capture", note)
+    monkeypatch.setattr(module, "capture_with", note)
     model = network()
     first = sgfi.look(model, x, "2:1")
     sgfi.look(model, x + 1, "0")

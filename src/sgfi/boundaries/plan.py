@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -213,7 +213,7 @@ def plan(
                 "Drop it from the list or choose a deeper target.",
             )
     dag = boundary_dag(graph, {"input", *names, *required} - {goal}, goal)
-    partitions, operators = _by_node(graph, partition, "partition"), _by_node(graph, operator, "operator")
+    partitions, operators = _by_node(graph, partition), _by_node(graph, operator)
     chosen = {
         name: _boundary(graph.nodes[name], overrides.get(name), partitions, operators) for name in (*dag.fitted, goal)
     }
@@ -246,7 +246,7 @@ def _choose(
     graph: TensorGraph, boundaries: str | Iterable[str], overrides: Mapping[str, int]
 ) -> tuple[str, list[str], list[str], str | None]:
     """Mode, canonical names that count as far as they reach the target, those that must, default target."""
-    if boundaries == "full":
+    if isinstance(boundaries, str) and boundaries == "full":
         names = [name for name, node in graph.nodes.items() if node.channel_axis is not None or name in overrides]
         return "full", names, [], None
     if not isinstance(boundaries, Iterable) or (isinstance(boundaries, str) and boundaries != STAGE):
@@ -254,7 +254,10 @@ def _choose(
             'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
         )
     listed = [boundaries] if isinstance(boundaries, str) else list(boundaries)
-    if boundaries != STAGE and (STAGE not in listed or STAGE in graph.nodes):
+    for name in listed:
+        if not isinstance(name, str):  # before it is compared with anything: an array would answer with an array
+            graph.nodes.canonical(name)
+    if not isinstance(boundaries, str) and (STAGE not in listed or STAGE in graph.nodes):
         return "custom", [], [graph.nodes.canonical(name) for name in listed], None
     recipe = recipe_boundaries(graph)
     required = [graph.nodes.canonical(name) for name in listed if name not in (STAGE, STEM)]
@@ -262,7 +265,7 @@ def _choose(
     return "custom" if set(listed) != {STAGE} else f"stage:{recipe.recipe}", names, required, recipe.target
 
 
-def _by_node(graph: TensorGraph, choice: object, what: str) -> dict[str, object]:
+def _by_node(graph: TensorGraph, choice: object) -> dict[str, object]:
     """A mapping by canonical name; a single choice stands under ``"*"``."""
     if not isinstance(choice, Mapping):
         return {"*": choice}
@@ -291,8 +294,7 @@ def _with_axis(node: Node, axis: int | None) -> Node:
                 f"Give one with axes={{{node.name!r}: axis}} (the batch must stand on axis 0) or leave this node out.",
             )
         return node
-    whole = isinstance(axis, int) and not isinstance(axis, bool)
-    settled = axis % rank if whole and -rank < axis < rank else 0
+    settled = axis % rank if type(axis) is int and -rank < axis < rank else 0
     if settled == 0 or node.shape[0] is not None or not all(isinstance(size, int) for size in node.shape[1:]):
         raise PlanError(
             f"a channel axis between 1 and {rank - 1} on a tensor with the batch on axis 0",
@@ -300,4 +302,4 @@ def _with_axis(node: Node, axis: int | None) -> Node:
             "Choose another axis or another node.",
         )
     coords = tuple(dim for dim in range(1, rank) if dim != settled)
-    return Node(node.name, node.shape, node.op, node.module, settled, coords, node.dtype, node.aliases)
+    return replace(node, channel_axis=settled, coord_axes=coords)

@@ -32,17 +32,8 @@ class RecipeBoundaries:
 
 Finder = Callable[[Structure], list[str]]
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """``find`` for the models that hold a module whose class name matches; an empty answer means "not mine"."""
-
-    name: str
-    classes: re.Pattern[str]
-    find: Finder
-
-
-RECIPES: dict[str, Recipe] = {}
+RECIPES: dict[str, tuple[re.Pattern[str], Finder]] = {}
+"""By name: a finder for the models that hold a module whose class name matches; an empty answer means "not mine"."""
 
 
 def recipe(name: str, classes: str) -> Callable[[Finder], Finder]:
@@ -51,7 +42,7 @@ def recipe(name: str, classes: str) -> Callable[[Finder], Finder]:
     def register(find: Finder) -> Finder:
         if name in RECIPES:
             raise ValueError(f"a second recipe named {name!r}")
-        RECIPES[name] = Recipe(name, re.compile(classes), find)
+        RECIPES[name] = re.compile(classes), find
         return find
 
     return register
@@ -60,11 +51,11 @@ def recipe(name: str, classes: str) -> Callable[[Finder], Finder]:
 def recipe_boundaries(graph: TensorGraph) -> RecipeBoundaries:
     """The answer of the first recipe that applies; the generic one applies to every model."""
     structure = Structure(graph)
-    for entry in RECIPES.values():
-        if any(entry.classes.fullmatch(kind) for kind in structure.kinds):
-            names = _usable(structure, entry.find(structure))
+    for name, (classes, find) in RECIPES.items():
+        if any(classes.fullmatch(kind) for kind in structure.kinds):
+            names = _usable(structure, find(structure))
             if names:
-                return _with_stem(structure, entry.name, names)
+                return _with_stem(structure, name, names)
     names = _usable(structure, generic(structure))
     if not names:
         raise PlanError(

@@ -18,10 +18,11 @@ from sgfi.graph import check_input
 class Batches:
     """Re-readable batches of inputs; a pass that differs from the first one is an error.
 
-    Of several processes each reads its own batches, by index where the batches allow it.
+    Of several processes each reads its own batches, by index where the batches allow it. With ``repeats`` every batch
+    comes so many times in a row, each time with an index of its own.
     """
 
-    def __init__(self, plan: Plan, batches: Iterable, group: ProcessGroup | None = None) -> None:
+    def __init__(self, plan: Plan, batches: Iterable, group: ProcessGroup | None = None, repeats: int = 1) -> None:
         readable_again = isinstance(batches, Iterable) or hasattr(batches, "__getitem__")
         if isinstance(batches, (Tensor, Iterator, str, Mapping)) or not readable_again:
             raise CalibrationError(
@@ -30,6 +31,7 @@ class Batches:
                 "Pass a list of tensors (B, ...), or a DataLoader without shuffling.",
             )
         self._plan, self._batches, self._group = plan, batches, group or ProcessGroup()
+        self._repeats = repeats
         self.digests = self._all_digests()
         """Size and digest of every batch: a later pass, or a resumed calibration, must give the same."""
         self.sizes = [size for size, _ in self.digests]
@@ -52,10 +54,11 @@ class Batches:
 
     def _own_batches(self) -> Iterable[tuple[int, Any]]:
         batches: Any = self._batches
-        group = self._group
+        group, repeats = self._group, self._repeats
         if group.size > 1 and hasattr(batches, "__getitem__") and hasattr(batches, "__len__"):
-            return ((index, batches[index]) for index in group.own_batches(len(batches)))
-        return (entry for entry in enumerate(batches) if entry[0] % group.size == group.rank)
+            return ((index, batches[index // repeats]) for index in group.own_batches(len(batches) * repeats))
+        repeated = (batch for batch in batches for _ in range(repeats))
+        return (entry for entry in enumerate(repeated) if entry[0] % group.size == group.rank)
 
     def _read(self) -> Iterator[tuple[int, Tensor]]:
         for index, batch in self._own_batches():
@@ -63,7 +66,9 @@ class Batches:
             try:
                 check_input(self._plan.graph, x)
             except QueryError as error:
-                raise CalibrationError(error.expected, f"{error.got} in batch {index}", error.todo) from error
+                raise CalibrationError(
+                    error.expected, f"{error.got} in batch {index // self._repeats}", error.todo
+                ) from error
             yield index, x.detach()
 
     @staticmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,12 @@ from sgfi.calibration.processes import ProcessGroup, join_group
 from sgfi.calibration.progress import Progress
 from sgfi.calibration.schedule import Run
 from sgfi.calibration.settings import FitSettings, current_children
+from sgfi.calibration.tangents import channel_means
 from sgfi.errors import CalibrationError, did_you_mean
+from sgfi.graph import full_precision
 from sgfi.inversion import MapFamily
 from sgfi.storage.checkpoint import Checkpoint, NodeMaps
+from sgfi.storage.manifest import as_folder
 
 
 class Running(TypedDict, total=False):
@@ -50,6 +53,7 @@ def calibrate(
     *,
     preset: str | Preset = "paper",
     stages: int | str | None = None,
+    on: str | None = None,
     **running: Unpack[Running],
 ) -> MapFamily:
     """Fit every map of the plan in closed form.
@@ -69,6 +73,10 @@ def calibrate(
       leave-one-out, with shrinkage of the groups toward one map of all of them.
     - ``stages``: the maps per node, ``G_v`` and ``stages - 1`` corrections, or with online or cross-fitted children
       ``"auto"``: every eighth sample is held out of all fits, and maps are added as long as the error of these falls.
+    - ``on``: ``"states"`` fits maps that recover the states ``H`` (the paper); ``"tangents"`` the same maps on tangents
+      ``J dx`` at every input, dx being the difference of two *other* inputs of its batch, of which there must be three
+      or more; ``"tangents<k>"`` takes k of them at every input. Such a family answers for ``H(x) - H(mu)``, as the
+      natural inverse does, with the mean mu of the inputs; its values are deviations from mu (``family.origin``).
 
     How it runs, by keyword:
 
@@ -82,11 +90,14 @@ def calibrate(
       arguments, reads its share of the batches, solves its share of the groups and returns the same family. ``memory``
       is then per process, and a checkpoint folder must be visible to all.
     """
+    if not isinstance(plan, Plan):
+        raise CalibrationError("a plan", type(plan).__name__, "Make one with sgfi.plan(graph, ...).")
     chosen = preset_named(preset)
-    given = {"ridge": ridge, "children": current_children(children), "maps": stages}
+    given = {"ridge": ridge, "children": current_children(children), "maps": stages, "on": on}
     settings = replace(chosen.settings, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     refined = chosen.refine(plan)
     resolved = {"ridge": settings.ridge, "children": settings.children, "stages": settings.maps}
+    resolved |= {"on": settings.on} if settings.tangents else {}
     record = {"preset": chosen.name, **resolved, "refined": refined is not plan}
     return fit(settings, refined, batches, record, **running)
 
@@ -103,6 +114,7 @@ calibrate.__signature__ = _with_running(inspect.signature(calibrate))  # type: i
 
 @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
 @torch.no_grad()
+@full_precision()
 def fit(
     settings: FitSettings,
     plan: Plan,
@@ -123,26 +135,32 @@ def fit(
     options: Running = {**RUNNING, **running}
     settings.check_plan(plan)
     provenance = _plain_json(options["provenance"] or {})
-    folder = Path(options["checkpoint"]) if options["checkpoint"] is not None else None
+    folder = as_folder(options["checkpoint"]) if options["checkpoint"] is not None else None
     group = join_group(options["distributed"], plan.graph.device)
-    run = Run.of(plan, settings, Batches(plan, batches, group), group, options["memory"])
+    data = Batches(plan, batches, group, repeats=settings.tangents or 1)
+    run = Run.of(plan, settings, data, group, options["memory"])
     group.check_agreement(run.signature)
-    checkpoint = group.rank_zero_first(partial(_open, run, folder))
-    with closing(run.buffer):
-        finished = _fit_rounds(run, checkpoint, folder, options["progress"] and not group.rank)
-    family = MapFamily(
-        plan=plan,
-        maps={name: finished[name][0] for name in plan.fitted},
-        ridge=settings.ridge,
-        children=settings.children,
-        samples=run.split.fitted,
-        fingerprint=run.fingerprint,
-        diagnostics={name: finished[name][1] for name in plan.fitted},
-        provenance=provenance,
-        settings=dict(record or {}),
+    writes = not group.rank
+    checkpoint = group.rank_zero_first(
+        lambda: None if folder is None else Checkpoint(folder, run.signature, plan, writes=writes)
     )
-    if checkpoint:
-        group.rank_zero_first(lambda: checkpoint.close(family))
+    with closing(run.buffer), checkpoint or nullcontext():
+        mean = channel_means(data, plan.boundary["input"].node, group) if settings.tangents else None
+        finished = _fit_rounds(run, checkpoint, folder, options["progress"] and not group.rank)
+        family = MapFamily(
+            plan=plan,
+            maps={name: finished[name][0] for name in plan.fitted},
+            ridge=settings.ridge,
+            children=settings.children,
+            samples=run.split.fitted,
+            fingerprint=run.fingerprint,
+            diagnostics={name: finished[name][1] for name in plan.fitted},
+            provenance=provenance,
+            settings=dict(record or {}),
+            mean=mean,
+        )
+        if checkpoint:
+            group.rank_zero_first(lambda: checkpoint.finish(family))
     return family
 
 
@@ -169,10 +187,6 @@ def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:
         raise CalibrationError(
             "provenance that JSON can hold", str(error), "Use plain numbers, text, lists and mappings."
         ) from error
-
-
-def _open(run: Run, folder: Path | None) -> Checkpoint | None:
-    return None if folder is None else Checkpoint(folder, run.signature, run.plan, writes=not run.group.rank)
 
 
 def _in_every_process(group: ProcessGroup, stored: dict[str, NodeMaps]) -> dict[str, NodeMaps]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
-from sgfi.calibration.child_states import ChildStates
+from sgfi.calibration.child_states import ChildStates, RecordedSpectra
 from sgfi.calibration.progress import Progress
-from sgfi.calibration.repaired_states import RecordedSpectra
 from sgfi.calibration.schedule import Run
 from sgfi.derivatives import Linearisation
 from sgfi.errors import CalibrationError
 from sgfi.inversion.update import estimates, source
 from sgfi.spectral import Moments, Solution, WienerMap
+from sgfi.spectral.moments import FLOOR
 from sgfi.storage.checkpoint import NodeMaps
 
+SCALE = "scale the model's weights nearer to 1, or use double precision"
 Maps = Mapping[str, tuple[WienerMap, ...]]
 
 
@@ -33,7 +35,10 @@ def fit_nodes(run: Run, names: list[str], states: ChildStates, progress: Progres
             for name in active:
                 reduced = run.group.reduce_moments(moments.pop(name))
                 if not turn:
-                    diagnostics[name].append(_energies(reduced))
+                    energies = {"source_energy": reduced.energy, "target_energy": reduced.target}
+                    diagnostics[name].append({key: float(e) / reduced.count for key, e in energies.items()})
+                if number == 1:
+                    _check_range(name, reduced)
                 pieces[name] += run.group.all_gather_solution(_solve(run, name, reduced))
         for name in names:
             solution, boundary = _joined(pieces.pop(name)), run.plan.boundary[name]
@@ -59,20 +64,23 @@ def accumulate(
     plan = run.plan
     moments = {name: run.memory.moments(name, groups) for name, groups in active.items()}
     frontiers = {name: plan.children(name) for name in active}
+    read = dict.fromkeys(name for own, children in frontiers.items() for name in (own, *children))
     for batch_index, x in progress.batches(run.data, f"{label}: {_listed(list(active))}"):
         known = states.inputs(batch_index, list(active))
         point = Linearisation(plan.graph, frontiers, x, known=known.true)
+        recovered = run.recovered(batch_index, point, [u for u in read if u not in known.children])
         for name in active:
             local, children = point.at(name), frontiers[name]
-            given = [known.children[u] if u in known.children else point.values[u] for u in children]
+            given = [known.children[u] if u in known.children else recovered[u] for u in children]
             seeds = [run.settings.seed(state, plan.boundary[u]) for state, u in zip(given, children, strict=True)]
             y = known.estimates.get(name)
             if y is None:
                 first = known.sources.get(name)
                 y = next(reversed([*estimates(local, given, seeds, maps[name], first=first)]), None)
             observed = source(local, given, seeds, y)
+            _check_underflow(name, given, observed)
             point.release(name)
-            target = point.values[name] if y is None else point.values[name] - y
+            target = recovered[name] if y is None else recovered[name] - y
             boundary, fits = plan.boundary[name], run.split.fits(batch_index)
             moments[name].update(boundary.reads(observed[fits]), boundary.basis.analyse(target[fits]))
             _check_finite(name, moments[name], batch_index, point)
@@ -83,14 +91,40 @@ def accumulate(
 def _solve(run: Run, name: str, moments: Moments) -> Solution:
     operator, ridge = run.plan.boundary[name].operator, run.settings.ridge
     try:
-        samples = RecordedSpectra(run, name)
-        return operator.solve(moments, ridge, whiten=run.settings.leave_one_out, samples=samples)
+        samples, mean = RecordedSpectra(run, name), moments.mean_energy
+        solution = operator.solve(moments, ridge, whiten=run.settings.leave_one_out, samples=samples)
+        if all(torch.isfinite(weight).all() for weight in solution.weights.values()):
+            return solution
+        raise CalibrationError(
+            f"maps of {name!r} that are finite numbers",
+            f"NaN or infinity, from sources of {mean:.1e} mean energy",
+            f"{SCALE.capitalize()}, or raise the ridge.",
+        )
     except torch.linalg.LinAlgError as error:
         raise CalibrationError(
             f"moments of {name!r} that stay positive definite with relative ridge {ridge}",
             str(error).splitlines()[0],
             "Raise the ridge or give more samples.",
         ) from error
+
+
+def _check_range(name: str, moments: Moments) -> None:
+    """A source so faint that the ridge's floor, which is there for dead sources, would decide the map."""
+    if 0 < moments.mean_energy < FLOOR:
+        raise CalibrationError(
+            f"sources at {name!r} of at least {FLOOR:.0e} mean energy (or none at all)",
+            f"{moments.mean_energy:.1e}",
+            f"The map would be fitted to the floor of the ridge, not to the data: {SCALE}.",
+        )
+
+
+def _check_underflow(name: str, given: Sequence[Tensor], observed: Tensor) -> None:
+    """Children whose squares are zero in this precision, and so is what is pulled back from them."""
+    least = torch.finfo(observed.dtype).tiny ** 0.5
+    largest = max(float(state.abs().max()) for state in given if state.numel())
+    if 0 < largest < least and not observed.any():
+        got = f"children of at most {largest:.1e}, whose source is zero"
+        raise CalibrationError(f"states above {least:.0e} at the children of {name!r}", got, f"{SCALE.capitalize()}.")
 
 
 def _joined(pieces: list[Solution]) -> Solution:
@@ -101,14 +135,6 @@ def _joined(pieces: list[Solution]) -> Solution:
     whiteners = [piece.whitener for piece in pieces if piece.whitener is not None]
     ridge = torch.cat([piece.ridge for piece in pieces])
     return Solution(weights, ridge, torch.cat(whiteners) if whiteners else None, pieces[0].shrunk_to)
-
-
-def _energies(moments: Moments) -> dict[str, float]:
-    """Mean energies per sample of what a map reads and of what it is to explain."""
-    return {
-        "source_energy": float(moments.energy) / moments.count,
-        "target_energy": float(moments.target) / moments.count,
-    }
 
 
 def _check_finite(name: str, moments: Moments, batch_index: int, point: Linearisation) -> None:

@@ -34,11 +34,8 @@ class Preset:
 
 
 PRESETS = {
-    preset.name: preset
-    for preset in (
-        Preset("paper"),
-        Preset("aligned", FitSettings("auto", "online", "auto"), ("stage", "stem"), "blocks2"),
-    )
+    "paper": Preset("paper"),
+    "aligned": Preset("aligned", FitSettings("auto", "online", "auto"), ("stage", "stem"), "blocks2"),
 }
 """``paper``: as published. ``aligned``: what was measured to align best with the input, see docs/method.md."""
 
@@ -47,8 +44,8 @@ def preset_named(word: str | Preset) -> Preset:
     """A preset by its word."""
     if isinstance(word, Preset):
         return word
-    if word not in PRESETS:
-        todo = did_you_mean(str(word), PRESETS) or "Choose one of these."
+    if not isinstance(word, str) or word not in PRESETS:
+        todo = did_you_mean(str(word)[:100], PRESETS) or "Choose one of these."
         raise CalibrationError(f"a preset among {list(PRESETS)}", repr(word), todo)
     return PRESETS[word]
 

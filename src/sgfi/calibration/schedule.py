@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from sgfi.boundaries import Boundary, Plan
 from sgfi.calibration.batches import Batches
@@ -16,6 +17,8 @@ from sgfi.calibration.processes import ProcessGroup
 from sgfi.calibration.settings import FitSettings
 from sgfi.calibration.spill import SpillBuffer
 from sgfi.calibration.splits import SampleSplit
+from sgfi.calibration.tangents import differences
+from sgfi.derivatives import Linearisation, push_forward
 from sgfi.errors import CalibrationError
 from sgfi.spectral import Moments, MomentShape, wide, workspace
 
@@ -149,6 +152,13 @@ class Run:
         split = SampleSplit(tuple(data.sizes), settings.holds_out, plan.graph.device)
         cut = MemoryPlan.within(plan, settings, split.fitted, budget(memory, group))
         return cls(plan, settings, data, split, cut, group, SpillBuffer(cut.spare()), plan.graph.fingerprint)
+
+    def recovered(self, batch_index: int, point: Linearisation, names: Sequence[str]) -> Mapping[str, Tensor]:
+        """(B, ...) what maps are to make at these nodes, and find at their children: ``H``, or ``J dx``."""
+        tangents, x = self.settings.tangents, point.values["input"]
+        if not tangents:
+            return point.values
+        return push_forward(self.plan.graph, names, x, differences(x, batch_index % tangents))
 
     @property
     def signature(self) -> str:

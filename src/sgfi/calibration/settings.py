@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from sgfi.boundaries import Plan
@@ -13,8 +12,12 @@ from sgfi.inversion.family import FORMER_CHILDREN
 from sgfi.inversion.update import Seed, mean_seed
 
 CHILDREN = ("true", "online", "cross-fitted")
+LARGEST_RIDGE = 1e12
+"""Times the mean energy of the sources: beyond it nothing is left of a map."""
 MOST_MAPS = 8
 """Maps per node that ``"auto"`` tries at most."""
+TANGENTS, MOST_TANGENTS = 4, 256
+"""At every input."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class FitSettings:
     children: str = "true"
     maps: int | str = 2
     """Per node: ``G_v`` and the corrections, or ``"auto"``: as long as the error of held-out samples falls."""
+    on: str = "states"
+    """What maps recover: ``"states"`` H, or ``"tangents"`` J dx, ``"tangents<k>"`` k of them at every input."""
     seed: Seed = mean_seed
     """What is pulled back from a child's state; another one than the method's own is an ablation."""
 
@@ -34,6 +39,8 @@ class FitSettings:
             names = ", ".join(f'"{name}"' for name in CHILDREN)
             raise CalibrationError(f"children among {names}", repr(self.children), "Choose one of these.")
         _check_number_or_auto(self.ridge, self.maps)
+        if self.tangents:
+            self._check_tangents()
         for option, value in (("ridge", self.ridge), ("stages", self.maps)):
             if value == "auto" and self.children == "true":
                 raise CalibrationError(
@@ -41,6 +48,27 @@ class FitSettings:
                     "children='true'",
                     "Only these keep the samples to choose on.",
                 )
+
+    def _check_tangents(self) -> None:
+        """Samples held or left out would come back as other tangents, and as parts of differences."""
+        wrong = {"children='cross-fitted'": self.children == "cross-fitted", "stages='auto'": self.maps == "auto"}
+        if any(wrong.values()):
+            got = next(option for option, given in wrong.items() if given)
+            todo = "Use true or online children and a number of stages."
+            raise CalibrationError('options that leave no sample out with on="tangents"', got, todo)
+
+    @property
+    def tangents(self) -> int:
+        """Tangents at every input; zero for states."""
+        if self.on == "states":
+            return 0
+        if self.on == "tangents":
+            return TANGENTS
+        word, found, number = str(self.on).partition("tangents")
+        if word or not found or not number.isdecimal() or not 1 <= int(number) <= MOST_TANGENTS:
+            words = f'"states", "tangents" or "tangents<k>" with k up to {MOST_TANGENTS}'
+            raise CalibrationError(words, repr(self.on), f'"tangents" takes {TANGENTS} at every input.')
+        return int(number)
 
     @property
     def most_maps(self) -> int:
@@ -82,12 +110,13 @@ class FitSettings:
             "ridge": self.ridge,
             "children": former.get(self.children, self.children),
             "stages": [self.most_maps, self.holds_out],
+            **({"tangents": self.tangents} if self.tangents else {}),
         } | ({} if self.seed is mean_seed else {"seed": repr(self.seed)})
 
 
 def current_children(word: str | None) -> str | None:
     """The word in use for a deprecated one; for the public call, whose caller is warned."""
-    if word not in FORMER_CHILDREN:
+    if not isinstance(word, str) or word not in FORMER_CHILDREN:
         return word
     current = FORMER_CHILDREN[word]
     warnings.warn(f"children={word!r} is now called {current!r}", DeprecationWarning, stacklevel=3)
@@ -96,7 +125,12 @@ def current_children(word: str | None) -> str | None:
 
 def _check_number_or_auto(ridge: object, maps: object) -> None:
     number = isinstance(ridge, (int, float)) and not isinstance(ridge, bool)
-    if ridge != "auto" and not (number and ridge > 0 and isfinite(ridge)):  # type: ignore[operator,arg-type]
+    if not _is_auto(ridge) and not (number and 0 < ridge <= LARGEST_RIDGE):  # type: ignore[operator]
         raise CalibrationError('a positive, finite relative ridge or "auto"', repr(ridge), "The paper uses 0.01.")
-    if maps != "auto" and (not isinstance(maps, int) or isinstance(maps, bool) or maps < 1):
+    if not _is_auto(maps) and (not isinstance(maps, int) or isinstance(maps, bool) or maps < 1):
         raise CalibrationError('one stage or more, or "auto"', repr(maps), "The paper uses 2.")
+
+
+def _is_auto(value: object) -> bool:
+    """Asked like this because an array would answer a comparison with an array."""
+    return isinstance(value, str) and value == "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Hashable
 from pathlib import Path
@@ -12,16 +13,23 @@ from torch import Tensor
 
 from sgfi.calibration.memory import readable
 from sgfi.errors import CalibrationError
+from sgfi.storage.scratch import PathLock, own_folder, remove_leftovers
+
+PREFIX = "sgfi-spill-"
 
 
 class SpillBuffer:
-    """A tensor per key and batch. What would exceed ``limit`` bytes is spilled to a temporary folder."""
+    """A tensor per key and batch. What would exceed ``limit`` bytes is spilled to a temporary folder.
+
+    Folders of processes that were killed are removed when a buffer is made.
+    """
 
     def __init__(self, limit: int) -> None:
+        remove_leftovers(Path(tempfile.gettempdir()), PREFIX)
         self._limit, self._used = limit, 0
         self._held: dict[tuple[Hashable, int], Tensor] = {}
         self._spilled: dict[tuple[Hashable, int], tuple[Path, object]] = {}
-        self._folder: tempfile.TemporaryDirectory | None = None
+        self._folder: tuple[Path, PathLock] | None = None
         self._files = 0
 
     def has(self, key: Hashable, batch_index: int) -> bool:
@@ -41,12 +49,12 @@ class SpillBuffer:
             self._held[key, batch_index] = value
             self._used += size
             return
-        path = self._next_file()
         try:
+            path = self._next_file()
             save_file({"value": value.contiguous()}, path)
         except (OSError, SafetensorError) as error:  # the latter is how it reports a full disk
             raise CalibrationError(
-                f"room on disk to spill {readable(size)} of states to {path.parent}",
+                f"room on disk to spill {readable(size)} of states to {tempfile.gettempdir()}",
                 str(error),
                 "Free space there, point TMPDIR elsewhere, or raise memory=... so that they stay in memory.",
             ) from error
@@ -69,13 +77,16 @@ class SpillBuffer:
         self._spilled.clear()
         self._used = 0
         if self._folder is not None:
-            self._folder.cleanup()
+            folder, lock = self._folder
+            shutil.rmtree(folder, ignore_errors=True)
+            lock.release()
             self._folder = None
 
     def _next_file(self) -> Path:
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="sgfi-spill-")
+        """In a folder of this process."""
+        self._folder = self._folder or own_folder(Path(tempfile.gettempdir()), PREFIX)
         self._files += 1
-        return Path(self._folder.name) / f"{self._files}.safetensors"
+        return self._folder[0] / f"{self._files}.safetensors"
 
     def _discard(self, entry: tuple[Hashable, int]) -> None:
         if entry in self._held:

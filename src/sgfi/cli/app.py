@@ -15,6 +15,7 @@ from sgfi.cli import (
     demonstration,
     evaluation,
     experiments,
+    exploring,
     inspection,
     inversion,
     looking,
@@ -25,9 +26,8 @@ from sgfi.cli import (
 app = typer.Typer(
     name="sgfi",
     epilog="Exit codes: 0 done, 2 wrong use, 3 data or model unreadable, 4 plan, 5 query, 6 maps, "
-    "7 calibration, 8 disk, 130 interrupted. Start with: sgfi demo",
+    "7 calibration, 8 disk, 9 memory, 130 interrupted. Start with: sgfi demo",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -52,11 +52,27 @@ maps_app = typer.Typer(no_args_is_help=True, help="Look at, check and shrink sav
 for run in (maps.info, maps.verify, maps.shrink):
     maps_app.command()(run)
 experiment_app = typer.Typer(no_args_is_help=True, help="The paper's tables and controls, each from one small file.")
-for run in (experiments.list_, experiments.show, experiments.run_, experiments.compare_, experiments.page):
+for run in (
+    experiments.list_,
+    experiments.show,
+    experiments.run_,
+    experiments.compare_,
+    experiments.page,
+    experiments.fill,
+    experiments.pictures,
+):
     experiment_app.command(run.__name__.strip("_"))(run)
 for run in (
     *(looking.look, inspection.graph, inspection.plan, calibration.calibrate, inversion.invert, inversion.atlas),
-    *(evaluation.evaluate, decisions.decide, coordinates.coordinates, tokens.tokens, demonstration.demo),
+    *(
+        evaluation.evaluate,
+        decisions.decide,
+        coordinates.coordinates,
+        tokens.tokens,
+        exploring.explore,
+        exploring.export,
+        demonstration.demo,
+    ),
 ):
     app.command()(run)
 app.add_typer(maps_app, name="maps")

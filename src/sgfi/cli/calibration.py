@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import time
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -23,27 +22,94 @@ from sgfi.inputs.data import Mirrored, SkippedFile, open_data
 from sgfi.storage import replace_folder
 
 
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How maps are fitted and stored; what is left out is the preset's."""
+
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="paper: as published; aligned: best measured alignment with the input (online children, chosen ridge "
+            "and stages, stem opened, neighbouring bins tied). Single options override it.",
+        ),
+    ] = "paper"
+    boundaries: Annotated[str | None, typer.Option(help=f"{options.BOUNDARIES} Default: the preset's.")] = None
+    mirror: Annotated[bool, typer.Option("--mirror", help="Fit on every picture mirrored left to right, too.")] = False
+    ridge: Annotated[
+        str | None,
+        typer.Option(
+            help="Relative ridge, or 'auto': chosen by leave-one-out (online or cross-fitted children). "
+            "Default: the preset's."
+        ),
+    ] = None
+    children: Annotated[
+        Literal["true", "online", "cross-fitted", "honest"] | None,
+        typer.Option(
+            help="true activations (the paper), online: the states inversion will hand on, cross-fitted: those of maps "
+            "that did not see the sample (deprecated name: honest). Default: the preset's."
+        ),
+    ] = None
+    stages: Annotated[
+        str | None,
+        typer.Option(
+            help="Maps per node, 2 being the paper's G and D, or 'auto': while they help (online or cross-fitted "
+            "children). Default: the preset's."
+        ),
+    ] = None
+    on: Annotated[
+        str | None,
+        typer.Option(
+            help="What maps recover: states (the paper), tangents (differences of other inputs, pushed forward) or "
+            "tangentsK: K of them at every input. Default: the preset's."
+        ),
+    ] = None
+    operator: Annotated[
+        str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
+    ] = "full"
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            help="singleton: a matrix per frequency; blocksK: one for K neighbours along every axis; shared: one for "
+            "all; first-apart: one for the first token and one for all others (causal operators). "
+            "Default: the preset's."
+        ),
+    ] = None
+    memory: Annotated[str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")] = None
+    precision: Annotated[
+        options.Precision,
+        typer.Option(help="Numbers of the maps on disk: as fitted (full), 16 bits (half) or 8 (int8)."),
+    ] = "full"
+
+    def chosen_preset(self) -> Preset:
+        """With the boundaries and partition of the command line. A preset's own were measured with full matrices."""
+        preset = preset_named(self.preset)
+        preset = preset if self.operator == "full" else Preset(preset.name, preset.settings)
+        chosen = preset.boundaries if self.boundaries is None else options.boundary_choice(self.boundaries)
+        return replace(preset, boundaries=chosen, partition=self.partition or preset.partition)
+
+    def overrides(self) -> dict[str, Any]:
+        """The options of :func:`sgfi.calibrate` that win over the preset's."""
+        ridge = options.number_or_auto(self.ridge, float, "--ridge")
+        return {
+            "ridge": ridge,
+            "children": self.children,
+            "stages": options.number_or_auto(self.stages, int, "--stages"),
+            "on": self.on,
+        }
+
+
 @command
 def calibrate(
     model: options.Model,
+    how: FitOptions,
     data: Annotated[Path, typer.Option(help="Folder of images, an .npy/.safetensors of inputs, or a text file.")],
     out: Annotated[Path, typer.Option(help="Folder for the maps; must not exist yet.")],
     target: options.Target = None,
-    boundaries: options.PresetBoundaries = None,
     weights: options.Weights = None,
     partial_weights: options.Partial = False,
     size: options.Size = None,
     limit: options.Limit = None,
     batch_size: options.BatchSize = 16,
-    mirror: options.Mirror = False,
-    preset: options.PresetName = "paper",
-    ridge: options.Ridge = None,
-    children: options.FittedOn = None,
-    stages: options.MapsPerNode = None,
-    operator: options.OperatorName = "full",
-    partition: options.PresetPartition = None,
-    memory: options.Memory = None,
-    precision: options.StoredPrecision = options.Precision.full,
     quiet: options.Quiet = False,
     force: options.Force = False,
 ) -> None:
@@ -52,74 +118,58 @@ def calibrate(
     Examples:
 
       sgfi calibrate torchvision:resnet18 --data photos/ --out maps/resnet18
-
       sgfi calibrate timm:resnet50 --data photos/ --out maps/r50 --preset aligned --size 128 --limit 512
-
       sgfi calibrate my_model.py:build --weights best.safetensors --data inputs.npy --out maps/mine
-
       torchrun --nproc-per-node 4 -m sgfi calibrate torchvision:resnet50 --data photos/ --out maps/r50
     """
     quiet = _quiet_worker(quiet)
-    chosen = _preset(preset, operator, boundaries, partition)
-    fitted_on = options.children_word(children, quiet)
-    numbers = options.number_or_auto(ridge, float, "--ridge"), options.number_or_auto(stages, int, "--stages")
+    chosen, given = how.chosen_preset(), how.overrides()
+    if how.children == "honest":
+        say("--children honest is now called cross-fitted.", quiet)
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
-    planned = sgfi.plan(graph, target, chosen.boundaries, partition=chosen.partition, operator=operator)
+    planned = sgfi.plan(graph, target, chosen.boundaries, partition=chosen.partition, operator=how.operator)
     batches = open_data(data, loaded, batch_size, limit)
-    batches = Mirrored(batches, loaded) if mirror else batches
+    batches = Mirrored(batches, loaded) if how.mirror else batches
     described = batches.describe()
     skipped = f", {len(batches.skipped)} unreadable and skipped" if batches.skipped else ""
     say(f"{described['inputs']} inputs{skipped}; {len(planned.fitted)} nodes to {planned.target}", quiet)
     partial = out.with_name(out.name + ".partial")
     running = Running(
-        memory=memory,
+        memory=how.memory,
         checkpoint=partial,
         progress=not quiet,
         provenance={"model": loaded.provenance, "data": {"path": str(data), **described}},
         distributed=processes.launched(),
     )
     try:
-        family = sgfi.calibrate(planned, batches, numbers[0], fitted_on, preset=chosen, stages=numbers[1], **running)
+        family = sgfi.calibrate(planned, batches, preset=chosen, **given, **running)
     except KeyboardInterrupt as error:
         text = f"Interrupted. Finished nodes are kept in {partial}; run the same command to resume."
         raise Interrupted(text) from error
     processes.leave_group()
     if not processes.is_worker():
-        _store(family, partial, out, precision, force)
+        _store(family, partial, out, how.precision, force)
         say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
         typer.echo(str(out))
 
 
 def _quiet_worker(quiet: bool) -> bool:
-    """Under torchrun only rank zero reports, and a process that is terminated says what is kept."""
-    if processes.launched():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Under torchrun only rank zero reports."""
     if processes.is_worker():
         warnings.simplefilter("ignore", SkippedFile)
     return quiet or processes.is_worker()
 
 
-def _preset(word: str, operator: str, boundaries: str | None, partition: str | None) -> Preset:
-    """The preset with the boundaries and partition of the command line. Its own were measured with full matrices."""
-    preset = preset_named(word)
-    preset = preset if operator == "full" else Preset(preset.name, preset.settings)
-    chosen = preset.boundaries if boundaries is None else options.boundary_choice(boundaries)
-    return replace(preset, boundaries=chosen, partition=partition or preset.partition)
-
-
 def _store(family: sgfi.MapFamily, partial: Path, out: Path, precision: options.Precision, force: bool) -> None:
-    if precision == options.Precision.full:
-        _move(partial, out, force)
-    else:
-        sgfi.save(family, options.free_map_folder(out, force), overwrite=force, precision=precision.value)
-        shutil.rmtree(partial)
-
-
-def _move(finished: Path, out: Path, force: bool) -> None:
     """A finished checkpoint folder is a map folder: it only needs its name.
 
     Fitting may have taken hours, so whether that name is still free is asked again.
     """
-    replace_folder(finished, options.free_map_folder(out, force))
+    options.free_map_folder(out, force)
+    if precision == "full":
+        replace_folder(partial, out)
+    else:
+        sgfi.save(family, out, overwrite=force, precision=precision)
+        shutil.rmtree(partial)

@@ -14,8 +14,8 @@ from sgfi.cli.outcomes import Interrupted, command, say
 @command
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for report, figures and maps.")] = Path("sgfi-demo"),
-    size: Annotated[int, typer.Option(help="Input size in pixels.")] = 64,
-    crops: Annotated[int, typer.Option(help="Random crops to calibrate on.")] = 512,
+    size: Annotated[int, typer.Option(min=1, help="Input size in pixels.")] = 64,
+    crops: Annotated[int, typer.Option(min=1, help="Random crops to calibrate on.")] = 512,
     seed: Annotated[int, typer.Option(help="Which random crops.")] = 0,
     quiet: options.Quiet = False,
     force: options.Force = False,

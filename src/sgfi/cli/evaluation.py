@@ -10,25 +10,22 @@ from typing import Annotated
 import typer
 
 from sgfi.cli import options
-from sgfi.cli.loading import open_estimator
 from sgfi.cli.outcomes import command, say
 from sgfi.evaluation.tables import as_text, measure
 from sgfi.inputs.data import open_data
 from sgfi.inversion import Query, depth_targets
+from sgfi.storage import write_text
 
 
 @command
 def evaluate(
-    maps: options.Source,
+    asked: options.EstimatorOptions,
     data: Annotated[Path, typer.Argument(help="Held-out inputs: folder, array or text file.")],
     query: Annotated[list[str] | None, typer.Option(help=options.QUERY_HELP)] = None,
-    depths: Annotated[int, typer.Option(help="Without --query: number of target depths.")] = 1,
+    depths: Annotated[int, typer.Option(min=1, help="Without --query: number of target depths.")] = 1,
     out: Annotated[Path, typer.Option(help="JSON file for every number.")] = Path("results.json"),
     limit: options.Limit = None,
     batch_size: options.BatchSize = 16,
-    model: options.ModelOverride = None,
-    weights: options.WeightsOverride = None,
-    size: options.SourceSize = None,
     quiet: options.Quiet = False,
     force: options.Force = False,
 ) -> None:
@@ -37,14 +34,12 @@ def evaluate(
     Examples:
 
       sgfi evaluate maps/resnet18 heldout/
-
       sgfi evaluate maps/resnet18 heldout/ --depths 5 --out depths.json
-
       sgfi evaluate maps/resnet18 heldout/ --query layer3.1.add:17 --query layer3.1.add
     """
     options.free_path(out, force)
     queries = [Query.parse(text) for text in query or []]
-    opened = open_estimator(maps, model, weights, size)
+    opened = asked.opened
     if not queries:
         queries = [Query(name) for name in depth_targets(opened.estimator, depths)[-depths:]]
     batches = open_data(data, opened.loaded, batch_size, limit)
@@ -54,12 +49,12 @@ def evaluate(
     started = time.monotonic()
     results = measure(opened.estimator, batches, queries, progress=not quiet)
     record = {
-        "maps": maps,
+        "maps": asked.maps,
         "estimator": opened.estimator.describe(),
         "data": {"path": str(data), **described},
         "seconds": round(time.monotonic() - started, 2),
         "results": results,
     }
-    out.write_text(json.dumps(record, indent=1), encoding="utf-8")
+    write_text(out, json.dumps(record, indent=1))
     typer.echo(as_text(results))
     typer.echo(str(out))

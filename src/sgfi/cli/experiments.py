@@ -1,8 +1,9 @@
-"""``sgfi experiment list | show | run | compare | page``: the paper's tables and controls, each from one small file."""
+"""``sgfi experiment list | show | run | compare | page | fill``: the paper's tables, each from one file."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,20 +15,44 @@ from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError, StoreError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result, run
 from sgfi.experiments.results import FILE, markdown
+from sgfi.inversion import Query
 from sgfi.settings import read_settings
+from sgfi.storage import write_text
 
-Name = Annotated[str, typer.Argument(help="A name that sgfi experiment list shows, or a .json file of your own.")]
-With = Annotated[
-    list[Path] | None, typer.Option("--with", help="JSON file of changes laid over the experiment; repeat it.")
-]
-Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as calibration.ridge=0.03; repeat it.")]
-Spec = Annotated[str | None, typer.Option("--model", help="Model of every variant that names none of its own.")]
-Data = Annotated[
-    Path | None, typer.Option(help="Images or text to calibrate on, and without --held-out to evaluate on.")
-]
-HeldOut = Annotated[Path | None, typer.Option(help="Images or text to evaluate on. Default: others of --data.")]
-Fit = Annotated[int | None, typer.Option("--fit", help="Calibration inputs.")]
-Evaluate = Annotated[int | None, typer.Option("--evaluate", help="Evaluation inputs.")]
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """An experiment, and what is laid over its file."""
+
+    name: Annotated[str, typer.Argument(help="A name that sgfi experiment list shows, or a .json file of your own.")]
+    with_: Annotated[
+        list[Path] | None, typer.Option("--with", help="JSON file of changes laid over the experiment; repeat it.")
+    ] = None
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="One setting, such as calibration.ridge=0.03; repeat it.")
+    ] = None
+    model: Annotated[str | None, typer.Option("--model", help="Model of every variant that names none of its own.")] = (
+        None
+    )
+    weights: options.Weights = None
+    size: options.Size = None
+    data: Annotated[
+        Path | None, typer.Option(help="Images or text to calibrate on, and without --held-out to evaluate on.")
+    ] = None
+    held_out: Annotated[Path | None, typer.Option(help="Images or text to evaluate on. Default: others of --data.")] = (
+        None
+    )
+    fit: Annotated[int | None, typer.Option("--fit", min=1, help="Calibration inputs.")] = None
+    evaluate: Annotated[int | None, typer.Option("--evaluate", min=1, help="Evaluation inputs.")] = None
+
+    def resolved(self) -> Experiment:
+        paths = {"calibration": self.data and str(self.data), "evaluation": self.held_out and str(self.held_out)}
+        sections: dict[str, dict[str, Any]] = {
+            "model": {"spec": self.model, "weights": self.weights, "size": self.size},
+            "data": {**paths, "calibration_count": self.fit, "evaluation_count": self.evaluate},
+        }
+        given = {part: {k: v for k, v in own.items() if v is not None} for part, own in sections.items()}
+        return declare(self.name, *map(read_settings, self.with_ or []), given, *map(_setting, self.set_ or []))
 
 
 @command
@@ -40,46 +65,24 @@ def list_() -> None:
 
 
 @command
-def show(
-    name: Name,
-    with_: With = None,
-    set_: Set = None,
-    model: Spec = None,
-    weights: options.Weights = None,
-    size: options.Size = None,
-    data: Data = None,
-    held_out: HeldOut = None,
-    fit: Fit = None,
-    evaluate: Evaluate = None,
-) -> None:
+def show(declared: Declared) -> None:
     """The resolved experiment as it would run.
 
     Examples:
 
       sgfi experiment show operators
-
       sgfi experiment show ridge --model torchvision:resnet18 --set calibration.children=online
     """
-    experiment = _resolved(name, with_, set_, _given(model, weights, size, data, held_out, fit, evaluate))
-    typer.echo(json.dumps(experiment.as_dict(), indent=1))
+    typer.echo(json.dumps(declared.resolved().as_dict(), indent=1))
 
 
 @command
 def run_(
-    name: Name,
+    declared: Declared,
     out: Annotated[Path | None, typer.Option(help="Folder for result.json, result.md and figure.png.")] = None,
     work: Annotated[
         Path, typer.Option(help="Folder that keeps maps and finished units: what makes a run resumable.")
     ] = Path("experiments-work"),
-    with_: With = None,
-    set_: Set = None,
-    model: Spec = None,
-    weights: options.Weights = None,
-    size: options.Size = None,
-    data: Data = None,
-    held_out: HeldOut = None,
-    fit: Fit = None,
-    evaluate: Evaluate = None,
     variant: Annotated[list[str] | None, typer.Option(help="Only this variant; repeat it.")] = None,
     quiet: options.Quiet = False,
     force: options.Force = False,
@@ -89,10 +92,9 @@ def run_(
     Examples:
 
       sgfi experiment run topology --model torchvision:resnet18 --data photos/ --fit 1024 --evaluate 256
-
       sgfi experiment run ridge --model pip:efficientnet_lite0 --size 96 --data photos/ --out results/ridge
     """
-    experiment = _resolved(name, with_, set_, _given(model, weights, size, data, held_out, fit, evaluate))
+    experiment = declared.resolved()
     folder = out if out is not None else Path("results") / experiment.name
     _check_folder(folder, experiment, force)
     say(json.dumps(experiment.as_dict(), indent=1), quiet)
@@ -139,35 +141,43 @@ def page(
     for folder, result in by_folder.items():
         _show(result, folder)
     head = preface.read_text(encoding="utf-8") if preface is not None else ""
-    out.write_text(results_page(by_folder, out.resolve().parent, typed_command(), head), encoding="utf-8")
+    write_text(out, results_page(by_folder, out.resolve().parent, typed_command(), head))
     typer.echo(str(out))
 
 
-def _given(
-    model: str | None,
-    weights: str | None,
-    size: int | None,
-    data: Path | None,
-    held_out: Path | None,
-    fit: int | None,
-    evaluate: int | None,
-) -> dict[str, Any]:
-    """The options as changes of the file."""
-    changes: dict[str, dict[str, Any]] = {
-        "model": {"spec": model, "weights": weights, "size": size},
-        "data": {
-            "calibration": data and str(data),
-            "evaluation": held_out and str(held_out),
-            "calibration_count": fit,
-            "evaluation_count": evaluate,
-        },
-    }
-    return {part: {key: value for key, value in given.items() if value is not None} for part, given in changes.items()}
+@command
+def pictures(
+    declared: Declared,
+    query: Annotated[str, typer.Argument(help="Such as blocks.4.1:17 or blocks.4.1@1,2.")],
+    out: Annotated[Path, typer.Option(help="PNG file to write.")] = Path("pictures.png"),
+    work: Annotated[Path, typer.Option(help="Folder that keeps maps and decoders, as for run.")] = Path(
+        "experiments-work"
+    ),
+    number: Annotated[int, typer.Option("--input", help="Which evaluated input, from 0.")] = 0,
+    force: options.Force = False,
+) -> None:
+    """One query of an answers experiment drawn by each of its methods, with the share of the feature it removes."""
+    from sgfi.experiments.exhibits import exhibit
+    from sgfi.figures import save_figure
+    from sgfi.figures.methods import methods_figure
+
+    options.check_out(out, force, (".png",))
+    shown = exhibit(declared.resolved(), work, Query.parse(query), number)
+    save_figure(methods_figure(shown), out, overwrite=force)
+    typer.echo(str(out))
 
 
-def _resolved(name: str, with_: list[Path] | None, set_: list[str] | None, given: dict[str, Any]) -> Experiment:
-    changes = [read_settings(path) for path in with_ or []]
-    return declare(name, *changes, given, *map(_setting, set_ or []))
+@command
+def fill(page: Annotated[Path, typer.Argument(help="Markdown page with <!-- answers: folder --> marks.")]) -> None:
+    """Put the tables of answers results between the marks of a page; the folders are relative to the page."""
+    from sgfi.experiments.answer_tables import MARKS, filled
+
+    text = page.read_text(encoding="utf-8")
+    if MARKS.search(text) is None:
+        todo = "Write <!-- answers: folder --> and <!-- /answers --> where the tables go."
+        raise DataError("a page with marks", f"none in {page}", todo)
+    page.write_text(filled(text, page.parent), encoding="utf-8")
+    typer.echo(str(page))
 
 
 def _setting(text: str) -> dict[str, Any]:
@@ -195,9 +205,7 @@ def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:
 
 def _write(result: Result, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / (FILE + ".draft")
-    draft.write_text(json.dumps(result.as_dict(), separators=(",", ":")) + "\n", encoding="utf-8")
-    draft.replace(folder / FILE)
+    write_text(folder / FILE, json.dumps(result.as_dict(), separators=(",", ":")) + "\n")
     _show(result, folder)
 
 
@@ -206,6 +214,6 @@ def _show(result: Result, folder: Path) -> None:
     from sgfi.figures import save_figure
     from sgfi.figures.experiments import experiment_figure, panels_of
 
-    (folder / "result.md").write_text(markdown(result), encoding="utf-8")
+    write_text(folder / "result.md", markdown(result))
     if panels_of(result):
         save_figure(experiment_figure(result), folder / "figure.png", overwrite=True)

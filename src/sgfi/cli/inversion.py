@@ -2,52 +2,38 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import OpenEstimator, open_estimator
+from sgfi.cli.loading import OpenEstimator
 from sgfi.cli.outcomes import command, say
 from sgfi.inputs.data import open_data
 from sgfi.inversion import Query, depth_targets
+from sgfi.storage import draft_of
+from sgfi.storage.files import write_tensors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-class Kind(str, Enum):
-    """The atlases."""
-
-    depth = "depth"
-    stages = "stages"
-    channels = "channels"
-    groups = "groups"
-    coords = "coords"
-    images = "images"
-
-
+Kind = Literal["depth", "stages", "channels", "groups", "coords", "images"]
 Input = Annotated[Path, typer.Argument(help="An image, a folder of images, or an .npy/.safetensors of inputs.")]
-OneQuery = Annotated[str, typer.Option("--query", help=options.QUERY_HELP)]
 
 
 @command
 def invert(
-    maps: options.Source,
+    asked: options.EstimatorOptions,
     data: Input,
-    query: OneQuery = "",
+    query: options.OneQuery = "",
     out: Annotated[Path, typer.Option(help="A .png, or .npy / .safetensors for the numbers themselves.")] = Path(
         "inverse.png"
     ),
     stage: options.Stage = "final",
     limit: options.Limit = 12,
-    model: options.ModelOverride = None,
-    weights: options.WeightsOverride = None,
-    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -56,40 +42,35 @@ def invert(
     Examples:
 
       sgfi invert maps/resnet18 cat.jpg
-
       sgfi invert maps/resnet18 cat.jpg --query layer3.1.add:17 --out channel17.png
-
       sgfi invert maps/resnet18 photos/ --query "layer3.1.add@2,3;4,5" --out cells.safetensors
-
       sgfi invert torchvision:resnet18 cat.jpg --query layer3.1.add:17
     """
     options.check_out(out, force, (*options.PICTURES, *options.NUMBERS))
     parsed = Query.parse(query) if query else Query()
-    opened = open_estimator(maps, model, weights, size)
+    opened = asked.open(parsed)
     x, names = _inputs(opened, data, limit)
     if out.suffix in options.NUMBERS:
         write_numbers({"inverse": sgfi.sweep(opened.estimator, x, [parsed], stage=stage)[0].value}, out)
     else:
-        from sgfi.figures import image_grid
+        from sgfi.figures import image_grid, save_figure
 
         prepared = opened.loaded.preprocessing
-        _save(image_grid(opened.estimator, x, parsed, stage=stage, names=names, preprocessing=prepared), out, force)
+        figure = image_grid(opened.estimator, x, parsed, stage=stage, names=names, preprocessing=prepared)
+        save_figure(figure, out, overwrite=force)
     say(f"{len(x)} inputs, query {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 
 @command
 def atlas(
-    maps: options.Source,
+    asked: options.EstimatorOptions,
     data: Input,
-    kind: Annotated[Kind, typer.Option(help="What varies from panel to panel.")] = Kind.depth,
-    query: OneQuery = "",
-    count: Annotated[int, typer.Option(help="Panels, where the query does not say which.")] = 6,
+    kind: Annotated[Kind, typer.Option(help="What varies from panel to panel.")] = "depth",
+    query: options.OneQuery = "",
+    count: Annotated[int, typer.Option(min=1, help="Panels, where the query does not say which.")] = 6,
     out: Annotated[Path, typer.Option(help="The .png, .svg or .pdf to write.")] = Path("atlas.png"),
     limit: options.Limit = 4,
-    model: options.ModelOverride = None,
-    weights: options.WeightsOverride = None,
-    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -98,17 +79,18 @@ def atlas(
     Examples:
 
       sgfi atlas maps/resnet18 photos/ --kind depth
-
       sgfi atlas maps/resnet18 cat.jpg --kind channels --query layer3.1.add:0-10
-
       sgfi atlas maps/resnet18 cat.jpg --kind coords --query "layer3.1.add@2,3;4,5"
+      sgfi atlas torchvision:resnet18 cat.jpg --kind channels --query layer3.1.add%probes.safetensors:0-5
     """
+    from sgfi.figures import save_figure
+
     options.check_out(out, force, options.PICTURES)
     parsed = Query.parse(query) if query else Query()
-    opened = open_estimator(maps, model, weights, size)
+    opened = asked.open(parsed)
     x, names = _inputs(opened, data, limit)
-    _save(_drawn(kind, opened, x, names, parsed, count), out, force)
-    say(f"{kind.value} atlas of {_named(opened, parsed)}", quiet)
+    save_figure(_drawn(kind, opened, x, names, parsed, count), out, overwrite=force)
+    say(f"{kind} atlas of {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 
@@ -119,20 +101,24 @@ def _drawn(kind: Kind, opened: OpenEstimator, x: torch.Tensor, names: list[str],
 
     estimator, target, node = opened.estimator, query.target, opened.estimator.node(query.target)
     shown: dict[str, Any] = {"preprocessing": opened.loaded.preprocessing}
-    if kind is Kind.depth:
+    if kind == "depth":
         return figures.depth_ladder(estimator, x, depth_targets(estimator, count), names=names, **shown)
-    if kind is Kind.stages:
+    if kind == "stages":
         return figures.stage_comparison(estimator, x, target, names=names, **shown)
-    if kind is Kind.channels:
+    if kind == "channels" and query.directions is not None:
+        return figures.direction_grid(estimator, x[:1], query.directions.single(), target, coords=query.coords, **shown)
+    if kind == "channels":
         channels = query.channels or strongest_channels(estimator, x[:1], target, count)
         return figures.channel_grid(estimator, x[:1], channels, target, **shown)
-    if kind is Kind.groups:
+    if kind == "groups":
         channels = query.channels or tuple(range(node.channels))
         groups = [channels[i * len(channels) // count : (i + 1) * len(channels) // count] for i in range(count)]
         return figures.channel_groups(estimator, x[:1], [group for group in groups if group], target, **shown)
-    if kind is Kind.coords:
+    if kind == "coords":
         coords = query.coords or spread_coords(node.coord_shape, count)
-        return figures.coordinate_grid(estimator, x[:1], coords, target, channels=query.channels, **shown)
+        return figures.coordinate_grid(
+            estimator, x[:1], coords, target, channels=query.channels, directions=query.directions, **shown
+        )
     return figures.image_grid(estimator, x, query, names=names, **shown)
 
 
@@ -151,14 +137,7 @@ def write_numbers(tensors: dict[str, torch.Tensor], out: Path) -> None:
     if out.suffix == ".npy":
         import numpy as np
 
-        np.save(out, next(iter(tensors.values())).cpu().numpy())
+        with draft_of(out) as draft:
+            np.save(draft, next(iter(tensors.values())).cpu().numpy())
     else:
-        from safetensors.torch import save_file
-
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, out)
-
-
-def _save(figure: Figure, out: Path, force: bool) -> None:
-    from sgfi.figures import save_figure
-
-    save_figure(figure, out, overwrite=force)
+        write_tensors(out, tensors, {})

@@ -9,10 +9,11 @@ from typing import Any
 
 import sgfi
 from sgfi.calibration.memory import available
+from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, StoreError
 from sgfi.inputs.models import LoadedModel, load_model, parse_spec, reload_model
 from sgfi.report.look import input_prior
-from sgfi.storage.folder import read_manifest
+from sgfi.storage import read_manifest, record_of
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class OpenEstimator:
     @property
     def fitted_on(self) -> str | None:
         """Digest of the data that maps were fitted on, where it is known."""
-        return dict(self.manifest.get("provenance") or {}).get("data", {}).get("digest")
+        return record_of(self.manifest, "data").get("digest")
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,24 @@ class OpenFamily(OpenEstimator):
 
 
 def capture_model(
-    spec: str, weights: str | None, size: int | None, partial: bool
+    spec: str, weights: str | None, size: int | None, partial: bool, attention: str = "fused"
 ) -> tuple[LoadedModel, sgfi.TensorGraph]:
     """Build and capture."""
     loaded = load_model(spec, weights, size=size, strict=not partial)
-    return loaded, sgfi.capture(loaded.model, loaded.example)
+    return loaded, sgfi.capture(loaded.model, loaded.example, attention=attention)
 
 
 def open_estimator(
-    source: str, spec: str | None = None, weights: str | None = None, size: int | None = None
+    source: str,
+    spec: str | None = None,
+    weights: str | None = None,
+    size: int | None = None,
+    query: sgfi.Query | None = None,
 ) -> OpenEstimator:
     """The maps of a folder, or, where ``source`` is a model's spec, the natural inverse of that model.
 
-    ``spec`` and ``size`` are for one of the two: another model for maps, another input size for a model.
+    ``spec`` and ``size`` are for one of the two: another model for maps, another input size for a model. If ``query``
+    names a tensor inside fused attention, that is opened.
     """
     if not names_model(source):
         if size is not None:
@@ -66,12 +72,12 @@ def open_estimator(
         return open_family(Path(source), spec, weights)
     if spec is not None:
         raise DataError("one model", f"{source} and --model {spec}", "--model goes with a map folder: leave it out.")
-    return natural_inverse(load_model(source, weights, size=size))
+    return natural_inverse(load_model(source, weights, size=size), query)
 
 
-def natural_inverse(loaded: LoadedModel) -> OpenEstimator:
+def natural_inverse(loaded: LoadedModel, query: sgfi.Query | None = None) -> OpenEstimator:
     """Of a model at its input shape, with the settings that :func:`sgfi.natural` has by default."""
-    graph = sgfi.capture(loaded.model, loaded.example)
+    graph = capture_with(loaded.model, loaded.example, [query.target] if query and query.target else [])
     return OpenEstimator(sgfi.natural(graph, input_prior(loaded, graph)), loaded)
 
 
@@ -97,10 +103,10 @@ def open_family(path: Path, spec: str | None = None, weights: str | None = None)
     A Python file runs only where ``spec`` names it: maps may come from anywhere, and must not choose what is run.
     """
     manifest = map_manifest(path)
-    record = dict(manifest.get("provenance") or {}).get("model")
-    if record is None and spec is None:
+    record = record_of(manifest, "model")
+    if not record and spec is None:
         raise DataError("a manifest that names its model", f"{path} without one", "Name the model with --model.")
-    if record is None:
+    if not record:
         loaded = load_model(str(spec), weights)
     else:
         if spec is None:
@@ -112,8 +118,8 @@ def open_family(path: Path, spec: str | None = None, weights: str | None = None)
     return OpenFamily(sgfi.load(path, graph, stream=stream), loaded, manifest)
 
 
-def _refuse_file(path: Path, record: Any) -> None:
-    named = record.get("spec") if isinstance(record, dict) else None
+def _refuse_file(path: Path, record: Mapping[str, Any]) -> None:
+    named = record.get("spec")
     if not isinstance(named, str):
         raise DataError("a manifest that names its model", f"{path} without one", "Name the model with --model.")
     if parse_spec(named).scheme == "file":

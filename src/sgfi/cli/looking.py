@@ -13,7 +13,9 @@ from sgfi.cli import options
 from sgfi.cli.inversion import write_numbers
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError
+from sgfi.graph import TensorGraph
 from sgfi.inputs.data import open_data
+from sgfi.inputs.graph_cache import captured_model
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import Query
 from sgfi.report.look import Look, check_picture, embedded
@@ -43,7 +45,7 @@ def look(
     jacobian: Annotated[
         Jacobian, typer.Option(help="path: averaged between the mean input and this one; point: at this one.")
     ] = Jacobian.path,
-    points: Annotated[int | None, typer.Option(help="Points of the path.")] = None,
+    points: Annotated[int | None, typer.Option(min=1, help="Points of the path.")] = None,
     ridge: Annotated[
         float | None, typer.Option(help="Lambda relative to the tensor's mean response: larger is smoother.")
     ] = None,
@@ -54,6 +56,9 @@ def look(
     size: options.Size = None,
     weights: options.Weights = None,
     partial: options.Partial = False,
+    cache: Annotated[
+        bool, typer.Option(help="Keep captured models on disk, so that the next call need not build and trace them.")
+    ] = True,
     out: Annotated[
         Path, typer.Option(help="A .png, .svg or .pdf; .safetensors for values and shares, .npy for values alone.")
     ] = Path("look.png"),
@@ -75,15 +80,17 @@ def look(
     """
     options.check_out(out, force, (*options.PICTURES, *options.NUMBERS))
     queries = [Query.parse(text) for text in query] if query else None
-    loaded = load_model(model, weights, size=size, strict=not partial)
+    build = from_cache if cache else from_library
+    loaded, graph = build(model, weights, size, not partial, queries or [])
     if out.suffix in options.PICTURES:
         check_picture(loaded.input_shape)
     x = one_input(data, loaded)
     settings: dict[str, Any] = {"jacobian": jacobian.value, "points": points, "ridge": ridge}
     answer = look_at(
-        loaded,
+        loaded if graph is None else graph,
         x,
         queries,
+        preprocessing=loaded.preprocessing,
         other=None if other is None else one_input(other, loaded),
         **{name: value for name, value in settings.items() if value is not None},
     )
@@ -94,6 +101,21 @@ def look(
         write_numbers(numbers(answer, share), out)
     say(f"{len(answer.answers)} queries, {answer.lens.describe()['jacobian']}", quiet)
     typer.echo(str(out))
+
+
+def from_cache(
+    model: str, weights: str | None, size: int | None, strict: bool, queries: list[Query]
+) -> tuple[LoadedModel, TensorGraph | None]:
+    """The model with a graph that has the queried tensors, from disk where it was kept."""
+    names = {part.target for query in queries for part in query.parts if part.target}
+    return captured_model(model, weights, size, strict, names)
+
+
+def from_library(
+    model: str, weights: str | None, size: int | None, strict: bool, queries: list[Query]
+) -> tuple[LoadedModel, TensorGraph | None]:
+    """The model built by its library, not captured yet."""
+    return load_model(model, weights, size=size, strict=strict), None
 
 
 def one_input(data: str, loaded: LoadedModel) -> torch.Tensor:

@@ -17,7 +17,7 @@ from sgfi.errors import QueryError
 from sgfi.evaluation import quality as report
 from sgfi.inputs.models import describe_weights
 from sgfi.inversion import MapFamily
-from sgfi.storage import read_manifest, verify_files
+from sgfi.storage import read_manifest, record_of, verify_files
 
 
 @command
@@ -33,7 +33,6 @@ def info(
     Examples:
 
       sgfi maps info maps/resnet18
-
       sgfi maps info maps/resnet18 --quality
     """
     manifest = map_manifest(maps)
@@ -88,15 +87,13 @@ def shrink(
     Examples:
 
       sgfi maps shrink maps/resnet18 --precision int8 --out maps/resnet18-int8
-
       sgfi maps shrink maps/resnet18 --stages 1 --out maps/resnet18-first
-
       sgfi maps shrink maps/resnet18 --target layer2.1.add --out maps/resnet18-shallow
     """
     options.free_map_folder(out, force)
     before = on_disk(map_manifest(maps))
     smaller = shrunk(open_family(maps, model, weights).family, stages, target)
-    sgfi.save(smaller, out, overwrite=force, precision=precision.value if precision else None)
+    sgfi.save(smaller, out, overwrite=force, precision=precision)
     say(f"{_size(before)} -> {_size(on_disk(read_manifest(out)))}", quiet)
     typer.echo(str(out))
 
@@ -121,20 +118,20 @@ def shrunk(family: MapFamily, stages: int | None, target: str | None) -> MapFami
 def facts(manifest: dict[str, Any]) -> dict[str, str]:
     """The manifest in a few lines: name -> text."""
     plan, fit = manifest["plan"], manifest["calibration"]
-    model = dict(manifest["provenance"].get("model") or {})
-    data = dict(manifest["provenance"].get("data") or {})
-    skipped = f", {len(data['skipped'])} skipped" if data.get("skipped") else ""
+    model, data = record_of(manifest, "model"), record_of(manifest, "data")
+    skipped = f", {len(data['skipped'])} skipped" if isinstance(data.get("skipped"), list) and data["skipped"] else ""
     return {
         "model": f"{model.get('spec', manifest['model']['class'])} (weights: {describe_weights(model)})",
         "fingerprint": manifest["model"]["fingerprint"][:16],
         "input": "x".join(map(str, manifest["model"]["input_shape"])),
         "target": plan["target"],
         "boundaries": f"{plan['mode']}, {len(manifest['files'])} fitted nodes",
-        "calibration": f"{fit['samples']} samples{skipped}, {fit['children']} children, "
+        "calibration": f"{fit['samples']} {'samples' if fit.get('mean') is None else 'tangents'}{skipped}, "
+        f"{fit['children']} children, "
         f"{fit['stages']} stages, ridge {fit['ridge']}",
         "data": f"{data.get('path', data.get('kind', '?'))} (digest {data.get('digest', '?')})",
         "size": f"{_size(on_disk(manifest))}, {manifest.get('precision', 'full')} precision",
-        "versions": ", ".join(f"{k} {v}" for k, v in manifest["versions"].items()),
+        "versions": ", ".join(f"{k} {v}" for k, v in manifest.get("versions", {}).items()),
     }
 
 

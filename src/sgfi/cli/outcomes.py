@@ -1,34 +1,22 @@
-"""How a command ends: messages for people, exit codes for scripts.
-
-====  ============================================================
-0     done
-1     a fault of the program (a traceback is shown)
-2     wrong use of the command line
-3     data, weights or a model could not be read
-4     the model could not be captured or the plan does not fit it
-5     the query does not fit the maps
-6     maps are missing, damaged, in the way, or of another model
-7     calibration failed
-8     the disk is full or a file could not be written
-130   interrupted
-====  ============================================================
-"""
+"""How a command ends: messages for people, exit codes for scripts (docs/cli.md has the table)."""
 
 from __future__ import annotations
 
 import errno
 import functools
+import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_type_hints
 
 import typer
 
 from sgfi import errors
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -42,6 +30,7 @@ CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
+MEMORY_MESSAGE = "Not enough memory. Choose a smaller --size, --batch-size, --limit or --memory, or a smaller model."
 UNKNOWN_NODE = "the name of a tensor in the graph"
 """How the engine's error about a name begins."""
 
@@ -50,27 +39,56 @@ class Interrupted(Exception):
     """Ctrl-C during a job that can be resumed; carries the message."""
 
 
-def command(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a command so that every expected failure becomes one clear message and its exit code."""
+def command(function: Callable[..., R]) -> Callable[..., R]:
+    """Run a command so that every expected failure becomes one clear message and its exit code.
+
+    A parameter whose type is a dataclass stands for the options that are its fields.
+    """
+    groups: dict[str, type] = {}
+    options: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(parameter.annotation):
+            groups[parameter.name] = parameter.annotation  # type: ignore[assignment]
+            hints = get_type_hints(parameter.annotation, include_extras=True)
+            options += [
+                option.replace(annotation=hints[option.name])
+                for option in inspect.signature(groups[parameter.name]).parameters.values()
+            ]
+        else:
+            options.append(parameter)
 
     @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run(**given: Any) -> R:
         try:
-            with _plain_warnings(quiet=bool(kwargs.get("quiet"))):
-                return function(*args, **kwargs)
+            with _plain_warnings(quiet=bool(given.get("quiet"))):
+                for name, group in groups.items():
+                    given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+                return function(**given)
         except errors.SgfiError as error:
             fail(error)
-            raise typer.Exit(_code(error)) from error
+            raise typer.Exit(next(code for kind, code in CODES if isinstance(error, kind))) from error
         except Interrupted as error:
             typer.secho(f"\n{error}", fg="yellow", err=True)
             raise typer.Exit(130) from error
         except KeyboardInterrupt as error:
             typer.secho("\nInterrupted; nothing was written.", fg="yellow", err=True)
             raise typer.Exit(130) from error
+        except (MemoryError, RuntimeError) as error:
+            if not _out_of_memory(error):
+                raise
+            typer.secho(MEMORY_MESSAGE, fg="red", err=True)
+            raise typer.Exit(9) from error
         except OSError as error:
+            if error.errno == errno.EPIPE:  # the reader of our output has gone, as in "| head"
+                raise
             typer.secho(_disk_message(error), fg="red", err=True)
             raise typer.Exit(8) from error
 
+    named = [option.replace(kind=option.KEYWORD_ONLY) for option in options]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    run.__doc__ = re.sub(
+        r"(?<!\n)\n( +(?:sgfi|torchrun) )", r"\n\n\1", function.__doc__ or ""
+    )  # examples: a paragraph each
     return run
 
 
@@ -96,8 +114,10 @@ def say(text: str, quiet: bool = False) -> None:
         typer.echo(text, err=True)
 
 
-def _code(error: Exception) -> int:
-    return next(code for kind, code in CODES if isinstance(error, kind))
+def _out_of_memory(error: BaseException) -> bool:
+    """Python's own error, or what torch raises when it cannot allocate."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "allocate" in text or "out of memory" in text
 
 
 def _disk_message(error: OSError) -> str:

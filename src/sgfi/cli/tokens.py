@@ -12,17 +12,18 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import OpenEstimator, OpenFamily, names_model, natural_inverse, open_estimator
+from sgfi.cli.loading import OpenEstimator, OpenFamily, names_model, natural_inverse
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import STAGES, Estimator
 from sgfi.language import energy_profile, entropy, nearest, tokenise, transfer
+from sgfi.storage import write_text
 
 
 @command
 def tokens(
-    maps: options.Source,
+    asked: options.EstimatorOptions,
     text: Annotated[
         str,
         typer.Argument(help="The text; its last tokens where it is longer than the maps are for (a model: --size)."),
@@ -36,9 +37,6 @@ def tokens(
     out: Annotated[Path, typer.Option(help="The .png, .svg or .pdf; the numbers go beside it as .json.")] = Path(
         "tokens.png"
     ),
-    model: options.ModelOverride = None,
-    weights: options.WeightsOverride = None,
-    size: options.SourceSize = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -47,29 +45,26 @@ def tokens(
     Examples:
 
       sgfi calibrate hf:gpt2 --size 16 --data wiki.txt --operator causal --partition first-apart --out maps/gpt2
-
       sgfi tokens maps/gpt2 "The fisherman pulled his boat out of the water and onto the muddy bank"
-
       sgfi tokens maps/gpt2 "The keys of the cabinet are" --every --cue keys
-
       sgfi tokens hf:gpt2 "The keys of the cabinet are"
     """
     options.check_out(out, force, options.PICTURES)
     numbers = options.free_path(out.with_suffix(".json"), force)
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
-    if names_model(maps) and model is None:
-        loaded = load_model(maps, weights, size=size)
+    if names_model(asked.maps) and asked.model is None:
+        loaded = load_model(asked.maps, asked.weights, size=asked.size)
         ids = _ids(loaded, text, quiet)
         estimator = natural_inverse(replace(loaded, input_shape=(len(ids), *loaded.input_shape[1:]))).estimator
     else:
-        opened = open_estimator(maps, model, weights, size)
-        loaded, ids = opened.loaded, _ids(opened.loaded, text, quiet)
-        estimator = _at_length(opened, len(ids))
+        loaded = asked.opened.loaded
+        ids = _ids(loaded, text, quiet)
+        estimator = _at_length(asked.opened, len(ids))
     positions = _positions(position, every, len(ids))
     record = _answer(loaded, estimator, ids, positions, stage)
     _draw(record, cue or [], f"{estimator.target}, {stage}", out, force)
-    numbers.write_text(json.dumps(record, indent=1) + "\n")
+    write_text(numbers, json.dumps(record, indent=1) + "\n")
     say(f"{len(ids)} tokens, {len(positions)} queries", quiet)
     typer.echo(str(out))
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.errors import CalibrationError, StoreError
 from sgfi.graph import check_input
 from sgfi.inversion import Estimator
+from sgfi.storage.files import write_tensors
 
 FILE = "means.safetensors"
 
@@ -54,7 +54,7 @@ def save_means(means: Mapping[str, Tensor], maps: str | Path, fingerprint: str) 
     path = Path(maps) / FILE
     if not path.parent.is_dir():
         raise StoreError("a folder of saved maps", f"nothing at {path.parent}", "Save the family first.")
-    save_file({name: value.contiguous() for name, value in means.items()}, path, {"fingerprint": fingerprint})
+    write_tensors(path, means, {"fingerprint": fingerprint})
     return path
 
 

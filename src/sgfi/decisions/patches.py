@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,7 @@ class CoordinateStudy:
     def as_dict(self) -> dict[str, Any]:
         """JSON-able, numbers to six digits."""
         return {
-            "settings": asdict(self.settings),
+            "settings": self.settings.as_dict(),
             "images": list(self.names),
             "margin": rounded(self.margin),
             "inversions": sum(len(depth.supports) * depth.grid.cells for depth in self.depths),
@@ -192,40 +192,32 @@ def coordinate_study(
     nodes = {node.name: node for node in map(estimator.node, settings.depths or default_depths(estimator))}
     depths = list(nodes)
     grids = {name: coord_grid(nodes[name], x.shape[-2:], settings.prefix) for name in depths}
-    supports: dict[str, list[Support]] = {name: [] for name in depths}
-    scores: dict[str, list[np.ndarray]] = {name: [] for name in depths}
-    drops: dict[str, list[np.ndarray]] = {name: [] for name in depths}
-    margins: list[float] = []
-    scales: list[float] = []
+    parts: dict[str, list[tuple[list[Support], np.ndarray, np.ndarray]]] = {name: [] for name in depths}
+    decisions = []
     for index in tqdm(range(len(x)), unit="image", disable=not progress):
         image = x[index : index + 1]
         ranked = rank(graph, image, list(nodes.values()), settings.output)
-        decision = ranked[depths[0]].decision
-        margins.append(float(decision.margin))
-        scales.append(float(decision.logits.abs().max()))
-        for name in depths:
-            grid = grids[name]
-            scores[name].append(cell_scores(ranked[name], grid)[0].double().cpu().numpy())
+        decisions.append(ranked[depths[0]].decision)
+        for name, grid in grids.items():
+            supports, drops = [], np.empty((0, grid.cells))
             if settings.inversions:
                 inverses = query_all(estimator, image, grid, stage=settings.stage, chunk=settings.chunk)
-                supports[name].append(support(inverses, grid))
+                supports.append(support(inverses, grid))
             if settings.interventions:
                 value = replacement_of(settings.protocol, means, name)
                 effects = intervene_all(Split(graph, image, nodes[name], settings.output), grid, value)
-                drops[name].append(effects.drop[:, 0].double().cpu().numpy())
+                drops = effects.drop.T.double().cpu().numpy()
+            parts[name].append((supports, cell_scores(ranked[name], grid).double().cpu().numpy(), drops))
     rng = np.random.default_rng(settings.seed)
-    outcomes = tuple(
-        CellOutcome(
-            name,
-            grids[name],
-            tuple(supports[name]),
-            np.stack(scores[name]),
-            np.stack(drops[name]) if drops[name] else np.empty((0, grids[name].cells)),
-            tuple(int(q) for q in rng.integers(0, grids[name].cells, len(x))),
-        )
-        for name in depths
-    )
-    return CoordinateStudy(settings, image_names(names, len(x)), np.array(margins), np.array(scales), outcomes)
+    outcomes = []
+    for name, grid in grids.items():
+        every, scores, drops = zip(*parts[name], strict=True)
+        reference = tuple(rng.integers(0, grid.cells, len(x)).tolist())
+        kept = tuple(own for image in every for own in image)
+        outcomes.append(CellOutcome(name, grid, kept, np.concatenate(scores), np.concatenate(drops), reference))
+    margins = np.array([float(decision.margin) for decision in decisions])
+    scales = np.array([float(decision.logits.abs().max()) for decision in decisions])
+    return CoordinateStudy(settings, image_names(names, len(x)), margins, scales, tuple(outcomes))
 
 
 def default_depths(estimator: Estimator, count: int = 3) -> list[str]:

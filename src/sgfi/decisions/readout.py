@@ -32,11 +32,6 @@ class Decision:
         """(B,) logit of the predicted class minus the runner-up's."""
         return margin(self.logits, self.top, self.second)
 
-    def __getitem__(self, index: int) -> Decision:
-        """The decision on one input, batch axis kept."""
-        keep = slice(index, index + 1)
-        return Decision(self.logits[keep], self.top[keep], self.second[keep])
-
 
 def margin(logits: Tensor, top: Tensor, second: Tensor) -> Tensor:
     """``z_top - z_second``: (B, classes), (B,), (B,) -> (B,)."""

@@ -7,7 +7,7 @@ channels in the original representation and runs the original model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,11 @@ from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query, sweep
 from sgfi.settings import JsonSettings
+
+SIZES = (1, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,8 @@ class DecisionSettings(JsonSettings):
 
     depths: tuple[str, ...] = ()
     """Tensors to study, shallow to deep; empty: four of the estimator's targets."""
-    sizes: tuple[int, ...] = (1, 4, 8, 16)
+    sizes: tuple[int, ...] = ()
+    """Of the groups; empty: those of 1, 4, 8, 16 that leave as many other channels in every tensor."""
     repeats: int = 20
     """Random groups per image."""
     protocols: tuple[str, ...] = PROTOCOLS
@@ -46,7 +50,8 @@ class DecisionSettings(JsonSettings):
     resamples: int = 20_000
 
     def __post_init__(self) -> None:
-        if not self.sizes or sorted(set(self.sizes)) != list(self.sizes) or self.sizes[0] < 1:
+        whole = all(isinstance(size, int) and size >= 1 for size in self.sizes)
+        if not whole or sorted(set(self.sizes)) != list(self.sizes):
             raise QueryError("group sizes in rising order", str(list(self.sizes)), "For example 1, 4, 8, 16.")
         if self.repeats < 1 or not set(self.protocols) <= set(PROTOCOLS) or not self.protocols:
             raise QueryError(
@@ -58,9 +63,6 @@ class DecisionSettings(JsonSettings):
     @property
     def bootstrap_options(self) -> dict[str, Any]:
         return {"resamples": self.resamples, "seed": self.seed}
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +125,7 @@ def study(
     graph = estimator.graph
     depths = [graph.nodes.canonical(name) for name in settings.depths or default_depths(estimator)]
     nodes = [estimator.node(name) if name in estimator.targets else graph.nodes[name] for name in depths]
+    settings = replace(settings, sizes=settings.sizes or _default_sizes(nodes))
     decision = decide(graph, x, settings.output)
     outcomes: dict[str, list[DepthOutcome]] = {name: [] for name in depths}
     for index in tqdm(range(len(x)), unit="image", disable=not progress):
@@ -145,16 +148,23 @@ def study(
     )
 
 
+def _default_sizes(nodes: Sequence[Node]) -> tuple[int, ...]:
+    """Those of :data:`SIZES` for which the narrowest tensor has controls."""
+    most = min(node.channels for node in nodes) // 2
+    return tuple(size for size in SIZES if size <= most) or SIZES[:1]
+
+
 def image_names(names: Sequence[str], count: int) -> tuple[str, ...]:
     """A name for each of ``count`` images; those beyond the given names are numbered."""
     return (*names, *(f"input {index}" for index in range(len(names), count)))
 
 
 def default_depths(estimator: Estimator, count: int = 4) -> list[str]:
-    """``count`` targets spread from shallow to deep, those with at least 32 channels."""
-    wide = [name for name in estimator.targets if estimator.node(name).channels >= 32]
+    """``count`` targets spread from shallow to deep, those with at least 32 channels (2 where none has as many)."""
+    channels = {name: estimator.node(name).channels for name in estimator.targets}
+    wide = [name for name in channels if channels[name] >= 2 * SIZES[-1]] or [n for n in channels if channels[n] > 1]
     if not wide:
-        raise QueryError("targets with 32 channels or more", "none", "Name the depths and use smaller groups.")
+        raise QueryError("targets with two channels or more", "none", "Groups need others to be compared with.")
     last = len(wide) - 1
     return list(dict.fromkeys(wide[round((i + 1) * last / count)] for i in range(count)))
 

@@ -12,7 +12,7 @@ from sgfi.evaluation.trust import Trust
 from sgfi.figures import Cell, Grid, draw_grid
 from sgfi.figures.answers import Painter, answer_cell, answers_figure, control_cell
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
-from sgfi.figures.grids import cell_mark
+from sgfi.figures.grids import query_marks
 from sgfi.inputs.data import TensorBatches
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Query, sweep
@@ -63,7 +63,7 @@ def query_picture(
     node = lens.node(queries[0].target)
     painter = Painter(lens.prior.mean_like(x), preprocessing)
     source = source_cell(x[0], preprocessing)
-    marks = [tuple(cell_mark(coord, node.coord_shape) for coord in query.coords or ()) for query in queries]
+    marks = [query_marks(query, node, x.shape[2:]) for query in queries]
     cells = [Cell(source.tensor, source.view, "input", tuple(mark for own in marks for mark in own))]
     for inverse, query, own in zip(sweep(lens, x, queries), queries, marks, strict=True):
         cell = answer_cell(inverse, painter, label=str(Query(None, query.channels, query.coords)))

@@ -40,11 +40,9 @@ def compose(out: Path, drawn: dict[str, Drawn]) -> Report:
     settings, total = record["settings"], sum(record["seconds"].values())
     scores = {(entry["estimator"], entry["asked"]): entry for entry in record["removal"]}
     natural, maps = scores["natural", "channels"], scores["maps", "channels"]
+    chance = natural["chance"]
     facts = (
-        (
-            f"{natural['best_at_own']:.2f}",
-            f"natural: own picture removes its channel most (chance {natural['chance']:.2f})",
-        ),
+        (f"{natural['best_at_own']:.2f}", f"natural: own picture removes its channel most (chance {chance:.2f})"),
         (f"{maps['best_at_own']:.2f}", "the same for the paper's calibrated maps"),
         (f"{record['fitted_nodes']}", f"nodes of the maps, from {settings['crops']} random crops"),
         (f"{total:.0f} s", f"whole run{' (maps reused)' if record['reused_maps'] else ''}"),
@@ -53,8 +51,13 @@ def compose(out: Path, drawn: dict[str, Drawn]) -> Report:
         "control-table": _control_table(record),
         "removal-table": _removal_table(record),
         "alignment-table": _alignment_table(record),
-        "time-table": _time_table(record),
+        "time-table": Table(("step", "time"), tuple((k, f"{v:.1f} s") for k, v in record["seconds"].items())),
     }
+    deepest = next(
+        result["metrics"]["pixel_cosine"]["values"]
+        for result in record["results"]
+        if (result["query"], result["stage"]) == (record["target"], "final")
+    )
     words = Template(files("sgfi.demo").joinpath("page.md").read_text(encoding="utf-8")).substitute(
         model=settings["model"],
         photographs=", ".join(photo.name for photo in HELD_OUT),
@@ -62,8 +65,15 @@ def compose(out: Path, drawn: dict[str, Drawn]) -> Report:
         query=record["removal"][0]["queries"][0],
         maps=record["maps"]["folder"],
         target=record["target"],
+        count=len(HELD_OUT),
+        deepest=", ".join(f"{photo.name} {value:.2f}" for photo, value in zip(HELD_OUT, deepest, strict=True)),
+        reused="The maps were reused from an earlier run. " if record["reused_maps"] else "",
+        memory=record["peak_memory_GiB"],
+        size=record["maps"]["MiB"],
     )
-    return read_report(words, {**{name: entry.picture for name, entry in drawn.items()}, **tables}, facts, _credits())
+    photographs = "; ".join(f"{p.name} ({p.licence}, from {p.pip_name})" for p in (*HELD_OUT, *CALIBRATION))
+    credits = f"Photographs: {photographs}."
+    return read_report(words, {**{name: entry.picture for name, entry in drawn.items()}, **tables}, facts, credits)
 
 
 def cosines(record: dict[str, Any], metric: str = "pixel_cosine") -> dict[str, dict[str, float]]:
@@ -84,11 +94,7 @@ def _control_table(record: dict[str, Any]) -> Table:
         )
         for entry in record["controls"]
     )
-    note = (
-        f"Mean absolute cosine with the answer over {len(HELD_OUT)} photographs, and what the controls say about the "
-        "first of them. Near 1 for a random target: the operating point speaks."
-    )
-    return Table(("estimator", "query", *CONTROLS, "first photograph"), rows, note)
+    return Table(("estimator", "query", *CONTROLS, "first photograph"), rows)
 
 
 def _removal_table(record: dict[str, Any]) -> Table:
@@ -100,12 +106,7 @@ def _removal_table(record: dict[str, Any]) -> Table:
         )
         for entry in record["removal"]
     )
-    note = (
-        "Each picture, scaled to 15 % of the photograph's deviation from the mean, is taken out of the input: how much "
-        "of its own feature goes, of the others', and how often the own picture is the one that removes it most. "
-        f"{len(HELD_OUT)} photographs: an illustration, not a benchmark."
-    )
-    return Table(("estimator", "queries", "own", "others", "best at own", "chance"), rows, note)
+    return Table(("estimator", "queries", "own", "others", "best at own", "chance"), rows)
 
 
 def _alignment_table(record: dict[str, Any]) -> Table:
@@ -114,29 +115,7 @@ def _alignment_table(record: dict[str, Any]) -> Table:
         (f"`{query}`", *(f"{plain[query][stage]:.3f}" for stage in STAGES), f"{centred[query]['final']:.3f}")
         for query in plain
     )
-    deepest = next(
-        result["metrics"]["pixel_cosine"]
-        for result in record["results"]
-        if (result["query"], result["stage"]) == (record["target"], "final")
-    )
-    each = ", ".join(f"{p.name} {v:.2f}" for p, v in zip(HELD_OUT, deepest["values"], strict=True))
-    note = f"Pixel cosine, mean over {len(HELD_OUT)} held-out photographs. At the deepest target: {each}."
-    return Table(("target", *STAGES, "centred"), rows, note)
-
-
-def _time_table(record: dict[str, Any]) -> Table:
-    rows = tuple((step, f"{seconds:.1f} s") for step, seconds in record["seconds"].items())
-    reused = "The maps were reused from an earlier run. " if record["reused_maps"] else ""
-    note = (
-        f"{reused}Peak memory {record['peak_memory_GiB']} GiB, maps {record['maps']['MiB']} MiB. "
-        "Calibrated on random crops of other photographs than the ones shown."
-    )
-    return Table(("step", "time"), rows, note)
-
-
-def _credits() -> str:
-    parts = [f"{p.name} ({p.licence}, from {p.pip_name})" for p in (*HELD_OUT, *CALIBRATION)]
-    return f"Photographs: {'; '.join(parts)}."
+    return Table(("target", *STAGES, "centred"), rows)
 
 
 def summary(out: Path) -> list[str]:

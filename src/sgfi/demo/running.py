@@ -26,7 +26,7 @@ from sgfi.demo.natural import (
 )
 from sgfi.demo.page import Drawn, compose
 from sgfi.demo.questions import Questions, check
-from sgfi.errors import StoreError
+from sgfi.errors import DataError, StoreError
 from sgfi.evaluation.tables import measure
 from sgfi.evaluation.trust import Trust
 from sgfi.inputs.data import TensorBatches
@@ -35,6 +35,8 @@ from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Query
 from sgfi.report import Drawing, Picture, render
+from sgfi.settings import read_settings
+from sgfi.storage import write_text
 
 MADE_BY = "sgfi demo"
 
@@ -137,9 +139,9 @@ def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = Tru
         "removal": [*natural.removals, *maps.removals],
         "results": results,
     }
-    (out / "results.json").write_text(json.dumps(record, indent=1), encoding="utf-8")
+    write_text(out / "results.json", json.dumps(record, indent=1))
     report = out / "report.html"
-    report.write_text(render(compose(out, gallery.drawn)), encoding="utf-8")
+    write_text(report, render(compose(out, gallery.drawn)))
     return report
 
 
@@ -158,10 +160,9 @@ def _claim(out: Path, force: bool) -> None:
 
 def _is_ours(out: Path) -> bool:
     try:
-        record = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        return read_settings(out / "results.json").get("made_by") == MADE_BY
+    except DataError:
         return False
-    return isinstance(record, dict) and record.get("made_by") == MADE_BY
 
 
 def fit(

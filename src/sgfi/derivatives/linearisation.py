@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, fx
 
 from sgfi.derivatives.rules import OpCall, OpDerivative, derive, item_derivative, split_derivative
-from sgfi.graph.programs import derivable_kernels
+from sgfi.graph.attention import kernel
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
-from sgfi.graph.values import is_floating
+from sgfi.graph.values import carries_derivative
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,18 +115,17 @@ class Linearisation:
     def _forward(self, known: dict[str, Tensor], wanted: tuple[str, ...]) -> dict[str, Tensor]:
         graph, schedule = self._graph, self._graph.schedule(wanted, tuple(known))
         tensors, names = graph.exported.tensors, graph.exported.names
-        active = {node for node in self._readers if is_floating(node)} | {tensors[s] for s in self._segments}
+        active = {node for node in self._readers if carries_derivative(node)} | {tensors[s] for s in self._segments}
         values: dict[fx.Node, Any] = {tensors[name]: value for name, value in known.items()}
         calls: dict[fx.Node, OpCall] = {}
         kept, batch = dict(known), len(known["input"])
-        with derivable_kernels:
-            for node in schedule.nodes:
-                values[node] = batch if node in schedule.batch else self._value(node, values, calls, active)
-                if names.get(node) in wanted:
-                    kept[names[node]] = values[node]
-                for read in schedule.done.get(node, ()):
-                    values.pop(read, None)
-                    calls.pop(read, None)
+        for node in schedule.nodes:
+            values[node] = batch if node in schedule.batch else self._value(node, values, calls, active)
+            if names.get(node) in wanted:
+                kept[names[node]] = values[node]
+            for read in schedule.done.get(node, ()):
+                values.pop(read, None)
+                calls.pop(read, None)
         return kept
 
     def _value(
@@ -140,23 +139,26 @@ class Linearisation:
             return fx.node.map_arg(argument, lambda read: values[read])
 
         if node not in self._readers:
-            return node.target(*look_up(node.args), **look_up(node.kwargs))  # type: ignore[operator]
+            return kernel(node.target)(*look_up(node.args), **look_up(node.kwargs))
         if node.target is operator.getitem and node.args[0] in calls:
             owner, item = cast(tuple[fx.Node, int], node.args)
             if owner in self._derivatives:
                 self._derivatives[node] = item_derivative(owner, item)
-            elif is_floating(node):
-                self._derivatives[node] = derive(calls[owner], active.__contains__, item)
+            elif carries_derivative(node):
+                self._derivatives[node] = self._derive(calls[owner], active, item)
             return values[owner][item]
         call = OpCall(node, look_up)
-        if is_floating(node):
-            self._derivatives[node] = derive(call, active.__contains__)
+        if carries_derivative(node):
+            self._derivatives[node] = self._derive(call, active)
         elif not isinstance(node.meta.get("val"), Tensor):
             calls[node] = call
             split = split_derivative(call, active.__contains__)
             if split is not None:
                 self._derivatives[node] = split
         return call.out
+
+    def _derive(self, call: OpCall, active: set[fx.Node], item: int | None = None) -> OpDerivative:
+        return derive(call, active.__contains__, item)
 
     def at(self, source: str) -> LocalMap:
         """The local map of one boundary at this input."""
@@ -187,3 +189,11 @@ def backpropagate(
         name: pulled.get(graph.exported.tensors[name], x.new_zeros(())).expand(*stack, *point.values[name].shape)
         for name in inner
     }
+
+
+@torch.no_grad()
+def push_forward(graph: TensorGraph, names: Sequence[str], x: Tensor, tangent: Tensor) -> dict[str, Tensor]:
+    """``J_{v<-input} t`` at each of ``names``, all of them by one JVP at ``x``."""
+    inner = [name for name in names if name != "input"]
+    pushed = Linearisation(graph, {"input": inner}, x).at("input").jvp(tangent) if inner else ()
+    return {"input": tangent, **dict(zip(inner, pushed, strict=True))}

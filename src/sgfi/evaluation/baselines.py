@@ -88,7 +88,7 @@ SEEDS: Mapping[str, Seed] = {
     "uniform": lambda state, boundary: torch.ones_like(state) / boundary.channels,
 }
 """Seeds that need to know nothing else; ``mean`` is the method's own (eq:mean_seed)."""
-METRICS = ("scaled", "whitened")
+SPREAD_SEEDS = ("scaled", "whitened")
 """Seeds that know how the child's states are spread: every channel in units of its own, or all directions alike."""
 FLOOR = 0.01
 """Metric-aware seeds do not look closer than at this share of the mean energy of a channel."""
@@ -96,7 +96,7 @@ FLOOR = 0.01
 
 @torch.no_grad()
 def seed_named(kind: str, plan: Plan, batches: Iterable[Tensor]) -> Seed:
-    """One of :data:`SEEDS` or :data:`METRICS`; the latter read the batches once."""
+    """One of :data:`SEEDS` or :data:`SPREAD_SEEDS`; the latter read the batches once."""
     return SEEDS[kind] if kind in SEEDS else _metric_seed(plan, batches, whitened=kind == "whitened")
 
 

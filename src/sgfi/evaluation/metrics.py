@@ -91,26 +91,22 @@ def ssim(inverse: Tensor, x: Tensor) -> Tensor:
     return measure(inverse.float(), x.float(), data_range=1.0, reduction="none").reshape(-1)
 
 
+@cache
 def lpips(trunk: str | Path) -> Metric:
     """The learned perceptual distance of pictures with values in 0..1, with its SqueezeNet trunk read from a file.
 
     The heads come with the lpips package; the trunk is torchvision's squeezenet1_1, whose weights the caller has.
     """
-    return _lpips(Path(trunk))
-
-
-@cache
-def _lpips(trunk: Path) -> Metric:
     with warnings.catch_warnings():  # the library calls torchvision by an old name
         warnings.simplefilter("ignore")
         network = need("lpips", "evaluation").LPIPS(net="squeeze", pnet_rand=True, verbose=False).eval()
     own = network.net.state_dict()  # slice2.3.squeeze.weight, ...: torchvision's features.3.squeeze.weight
-    given = read_state(trunk)
+    given = read_state(Path(trunk))
     wanted = {name: f"features.{name.split('.', 1)[1]}" for name in own}
     missing = [name for name in wanted.values() if name not in given]
     if missing:
         raise DataError(
-            "the weights of squeezenet1_1", f"{trunk.name} without {missing[0]}", "Give torchvision's file."
+            "the weights of squeezenet1_1", f"{Path(trunk).name} without {missing[0]}", "Give torchvision's file."
         )
     network.net.load_state_dict({name: given[old].to(own[name].dtype) for name, old in wanted.items()})
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.derivatives import Linearisation
+from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse, pixel_cosine, relative_error
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows, average, partner
@@ -39,6 +40,7 @@ def trace(
     ``terminal`` replaces the target's state. ``true_children`` hands every update the forward values of its children
     instead of repaired ones: a diagnostic that cannot be deployed, since it knows what it is meant to estimate.
     """
+    _check_states(family)
     plan = family.plan
     point = Linearisation(plan.graph, plan.dag.frontiers, x, keep=[plan.target])
     top = point.values[plan.target] if terminal is None else terminal
@@ -48,6 +50,15 @@ def trace(
 
     for update in walk(point, plan.dag, family.maps, top, child_seed, true_children=true_children):
         yield update, point.values[update.name]
+
+
+def _check_states(family: MapFamily) -> None:
+    if family.mean is not None:
+        raise QueryError(
+            "maps fitted on states, to compare with the model's states",
+            "maps fitted on tangents",
+            'Calibrate with on="states".',
+        )
 
 
 def child_nmse(update: Update, estimate: Tensor) -> Tensor:
@@ -95,6 +106,7 @@ def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = Non
     Each image A is paired with another, B. The states of the matched inverse (H_A, J_A) are tested on the
     differentials of A and of B; the branch cosine compares it with the inverse (H_A, J_B).
     """
+    _check_states(family)
     plan = family.plan
     names = list(nodes) if nodes is not None else spread(plan.fitted, PROBES)
     other = partner(x)

@@ -7,9 +7,9 @@ nothing of theirs is written again here. Every method returns one input-shaped t
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import isqrt
 from typing import Any
 
 import torch
@@ -18,13 +18,15 @@ from torch import Tensor, nn
 
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError, did_you_mean
-from sgfi.graph import TensorGraph
-from sgfi.inversion import Query
+from sgfi.graph import Node, TensorGraph
+from sgfi.inversion import Query, Selections
 from sgfi.optional import need
 
 INTEGRATION_STEPS, NOISE_SAMPLES, NOISE = 16, 16, 0.1
 """Of integrated gradients; of SmoothGrad, and its deviation as a share of the input's range."""
 ACCENTUATION_STEPS = 64
+NUMBERS = 1 << 19
+"""Input numbers in one forward and backward pass: 42 pictures of 64 pixels, 3 of 224."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +41,8 @@ class Scene:
     mean: Tensor
     """(*input) the reference input mu."""
     target: str
-    masks: Tensor
-    """(Q, *target)"""
+    chosen: Selections
+    """P_q"""
     state: Tensor
     """(B, *target) H(x)"""
     deviation: Tensor
@@ -51,25 +53,33 @@ class Scene:
         cls, graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Query], model: nn.Module | None = None
     ) -> Scene:
         target = graph.nodes.canonical(str(queries[0].target))
-        masks = torch.stack([query.mask(graph.nodes[target], x.device) for query in queries])
+        chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         with torch.no_grad():
             states = Linearisation(graph, {}, torch.cat([x, mean.unsqueeze(0)]), keep=[target]).values[target]
-        return cls(graph, model, x, mean, target, masks, states[:-1], states[:-1] - states[-1])
+        return cls(graph, model, x, mean, target, chosen, states[:-1], states[:-1] - states[-1])
 
     def directions(self) -> Iterator[Tensor]:
         """(B, *target) ``d_q`` of every query."""
-        return (self.deviation * mask for mask in self.masks)
+        return (selection.project(self.deviation) for selection in self.chosen)
 
-    def score(self, direction: Tensor) -> Callable[[Tensor], Tensor]:
-        """``s_q``: inputs, in one or more whole batches, -> (B,)."""
+    def rows(self, copies: int = 1) -> Iterator[tuple[Tensor, Tensor]]:
+        """Every query at every input as one long batch, in parts: inputs (R, *input) and directions (R, *target).
+
+        ``copies`` is how often a method repeats each input in one pass.
+        """
+        inputs = self.x.repeat(len(self.chosen), *[1] * (self.x.dim() - 1))
+        directions = torch.cat(list(self.directions()))
+        size = max(1, NUMBERS // (copies * self.x[0].numel()))
+        return zip(inputs.split(size), directions.split(size), strict=True)
+
+    def by_query(self, rows: Sequence[Tensor]) -> Tensor:
+        """The parts put together again: (Q, B, *input)."""
+        return torch.cat(list(rows)).unflatten(0, (len(self.chosen), len(self.x)))
+
+    def score(self, inputs: Tensor, directions: Tensor) -> Tensor:
+        """(R,) ``s_q`` of each row's own direction."""
         program = self.graph.program(("input",), (self.target,))
-
-        def scored(inputs: Tensor) -> Tensor:
-            repeats = len(inputs) // len(direction)
-            wanted = direction.repeat_interleave(repeats, 0) if repeats > 1 else direction
-            return (program(inputs)[0] * wanted).flatten(1).sum(1)
-
-        return scored
+        return (program(inputs)[0] * directions).flatten(1).sum(1)
 
     def module(self, direction: Tensor) -> Feature:
         """``s_q`` as a module around the model itself."""
@@ -131,75 +141,77 @@ def pictures(name: str, scene: Scene) -> Tensor:
 def _raw(scene: Scene) -> Tensor:
     """The paper's uncalibrated reference: ``J* P H(x)``."""
     local = Linearisation(scene.graph, {"input": [scene.target]}, scene.x).at("input")
-    return local.vjp([scene.masks.unsqueeze(1) * scene.state])
+    return local.vjp([scene.chosen.project(scene.state)])
 
 
 @method("gradient")
 def _gradient(scene: Scene) -> Tensor:
-    attribute = _captum().Saliency
-    return torch.stack([attribute(scene.score(d)).attribute(_leaf(scene.x), abs=False) for d in scene.directions()])
+    saliency = _captum().Saliency(scene.score)
+    return _attributed(scene, lambda x, d: saliency.attribute(x, abs=False, additional_forward_args=d))
 
 
 @method("gradient x input")
 def _gradient_input(scene: Scene) -> Tensor:
-    attribute = _captum().InputXGradient
-    return torch.stack([attribute(scene.score(d)).attribute(_leaf(scene.x)) for d in scene.directions()])
+    product = _captum().InputXGradient(scene.score)
+    return _attributed(scene, lambda x, d: product.attribute(x, additional_forward_args=d))
 
 
 @method("integrated gradients")
 def _integrated(scene: Scene) -> Tensor:
-    attribute, start = _captum().IntegratedGradients, scene.mean.expand_as(scene.x)
-    return torch.stack(
-        [
-            _one_by_one(scene, d, lambda score, x: attribute(score).attribute(x, start[:1], n_steps=INTEGRATION_STEPS))
-            for d in scene.directions()
-        ]
+    """From the mean input."""
+    integrated, start = _captum().IntegratedGradients(scene.score), scene.mean.unsqueeze(0)
+    options = {"n_steps": INTEGRATION_STEPS, "internal_batch_size": max(1, NUMBERS // scene.mean.numel())}
+    return _attributed(
+        scene,
+        lambda x, d: integrated.attribute(x, start.expand_as(x), additional_forward_args=d, **options),
+        INTEGRATION_STEPS,
     )
 
 
 @method("SmoothGrad")
 def _smooth(scene: Scene) -> Tensor:
     captum = _captum()
-    spread = NOISE * float(scene.x.max() - scene.x.min())
-
-    def attribute(score: Any, x: Tensor) -> Tensor:
-        tunnel = captum.NoiseTunnel(captum.Saliency(score))
-        return tunnel.attribute(x, nt_samples=NOISE_SAMPLES, stdevs=spread, abs=False)
-
-    return torch.stack([_one_by_one(scene, d, attribute) for d in scene.directions()])
+    tunnel = captum.NoiseTunnel(captum.Saliency(scene.score))
+    options = {
+        "nt_samples": NOISE_SAMPLES,
+        "nt_samples_batch_size": min(NOISE_SAMPLES, max(1, NUMBERS // scene.mean.numel())),
+        "stdevs": NOISE * float(scene.x.max() - scene.x.min()),
+    }
+    return _attributed(
+        scene, lambda x, d: tunnel.attribute(x, abs=False, additional_forward_args=d, **options), NOISE_SAMPLES
+    )
 
 
 @method("guided backpropagation")
 def _guided(scene: Scene) -> Tensor:
-    """captum rewrites ``nn.ReLU`` modules; other activations keep their gradient."""
-    attribute = _captum().GuidedBackprop
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Setting backward hooks")  # captum announces what it is meant to do
-        return torch.stack([attribute(scene.module(d)).attribute(_leaf(scene.x)) for d in scene.directions()])
+    """zennit's rule at every ReLU and ReLU6 (captum's changes ``nn.ReLU`` alone)."""
+    composites, rules = need("zennit.composites", "comparisons"), need("zennit.rules", "comparisons")
+    rectifiers = (nn.ReLU, nn.ReLU6)
+    if scene.model is not None and not any(isinstance(module, rectifiers) for module in scene.model.modules()):
+        raise QueryError("a model with ReLU modules", type(scene.model).__name__, "Leave this method out here.")
+    return _rewritten(scene, composites.LayerMapComposite([(rectifiers, rules.ReLUGuidedBackprop())]))
 
 
 @method("LRP")
 def _relevance(scene: Scene) -> Tensor:
-    """zennit's epsilon-plus rules with batch norms merged; sums that are no module split like gradients."""
-    zennit = need("zennit.composites", "comparisons")
-    canonizers = need("zennit.canonizers", "comparisons")
-    composite = zennit.EpsilonPlus(canonizers=[canonizers.SequentialMergeBatchNorm()])
-    relevances = []
-    for direction in scene.directions():
-        module = scene.module(direction)
-        leaf = _leaf(scene.x)
-        with composite.context(module) as changed:
-            relevances.append(torch.autograd.grad(changed(leaf).sum(), leaf)[0])
-    return torch.stack(relevances)
+    """zennit's epsilon-plus rules started at the query's own feature, as CRP conditions on a concept.
+
+    Batch norms are merged; torchvision's residual sums have a rule, other sums that are no module split like gradients.
+    """
+    composites, canonizers = need("zennit.composites", "comparisons"), need("zennit.canonizers", "comparisons")
+    canonizer = canonizers.SequentialMergeBatchNorm
+    if type(scene.model).__module__ == "torchvision.models.resnet":
+        canonizer = need("zennit.torchvision", "comparisons").ResNetCanonizer
+    return _rewritten(scene, composites.EpsilonPlus(canonizers=[canonizer()]))
 
 
 @method("activation x input")
 def _activation(scene: Scene) -> Tensor:
     """The feature's deviation, summed over channels and brought to the input's size, as a mask on ``x - mu``."""
     node = scene.graph.nodes[scene.target]
-    if len(node.coord_shape) != 2 or scene.x.dim() != 4:
-        raise QueryError("a target with two coordinate axes", f"{node.shape}", "Leave this method out here.")
-    maps = torch.stack([d.abs().sum(node.channel_axis or 1) for d in scene.directions()])  # (Q, B, h, w)
+    if scene.x.dim() != 4:
+        raise QueryError("pictures as inputs", str(tuple(scene.x.shape)), "Leave this method out here.")
+    maps = torch.stack([as_grid(d, node).abs().sum(1) for d in scene.directions()])  # (Q, B, h, w)
     masks = F.interpolate(maps, scene.x.shape[-2:], mode="bilinear", align_corners=False)
     return masks.unsqueeze(2) * (scene.x - scene.mean)
 
@@ -211,9 +223,9 @@ def _accentuated(scene: Scene) -> Tensor:
     changed = []
     for direction in scene.directions():
         for index, image in enumerate(scene.x):
-            score = scene.score(direction[index : index + 1])
+            wanted = direction[index : index + 1]
             accented, _ = horama.accentuation(
-                lambda crops, score=score: -score(crops).mean(),
+                lambda crops, wanted=wanted: -scene.score(crops, wanted).mean(),
                 image,
                 total_steps=ACCENTUATION_STEPS,
                 image_size=image.shape[-1],
@@ -224,13 +236,34 @@ def _accentuated(scene: Scene) -> Tensor:
                 device="cpu",
             )
             changed.append(accented.detach() - image)
-    return torch.stack(changed).unflatten(0, (len(scene.masks), len(scene.x)))
+    return torch.stack(changed).unflatten(0, (len(scene.chosen), len(scene.x)))
 
 
-def _one_by_one(scene: Scene, direction: Tensor, attribute: Callable[[Any, Tensor], Tensor]) -> Tensor:
-    """Methods that repeat their input, one input at a time, so that each copy meets its own direction."""
-    rows = [attribute(scene.score(direction[i : i + 1]), _leaf(scene.x[i : i + 1])) for i in range(len(scene.x))]
-    return torch.cat(rows)
+def as_grid(state: Tensor, node: Node) -> Tensor:
+    """(B, C, h, w): a state with two coordinate axes, or patch tokens on their square behind one class token."""
+    state = state.movedim(node.channel_axis or 1, 1)
+    if len(node.coord_shape) == 2:
+        return state
+    side = isqrt(max(0, state.shape[-1] - 1)) if len(node.coord_shape) == 1 else 0
+    if side < 2 or side * side != state.shape[-1] - 1:
+        todo = "Ask about a tensor with two coordinate axes, or with a class token and a square of patches."
+        raise QueryError("a target that lies on a grid", f"{node.name!r} of shape {node.shape}", todo)
+    return state[..., 1:].unflatten(-1, (side, side))
+
+
+def _attributed(scene: Scene, attribute: Callable[[Tensor, Tensor], Tensor], copies: int = 1) -> Tensor:
+    """captum at every row; each row's direction travels as an argument, which captum repeats as it does the input."""
+    return scene.by_query([attribute(_leaf(x), direction) for x, direction in scene.rows(copies)])
+
+
+def _rewritten(scene: Scene, composite: Any) -> Tensor:
+    """The gradient that zennit's rules put in the place of the model's own."""
+    parts = []
+    for x, direction in scene.rows():
+        leaf = _leaf(x)
+        with composite.context(scene.module(direction)) as changed:
+            parts.append(torch.autograd.grad(changed(leaf).sum(), leaf)[0])
+    return scene.by_query(parts)
 
 
 def _leaf(x: Tensor) -> Tensor:

@@ -2,7 +2,9 @@
 
 Calibration that keeps its samples (online or cross-fitted children with a chosen ridge or number of maps) records after
 every map the error that is left at the node on unseen samples: held-out ones where the number of maps is chosen on
-them, else leave-one-out (PRESS). Nothing is computed here; the numbers are read, compared, and turned into advice.
+them, else leave-one-out (PRESS). Other calibrations, the paper's among them, know only what the first map misses of the
+samples it was fitted to: the energy of what the correction map was given to explain. Nothing is computed here; the
+numbers are read, compared, and turned into advice.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sgfi.errors import StoreError
 from sgfi.graph.tensor_graph import text_table
 
 FEW = 1.0
@@ -31,22 +32,19 @@ class NodeQuality:
     name: str
     channels: int
     unseen: tuple[float, ...]
-    """Missed after each map of samples it has not seen (not held out, the node's earlier maps had seen them)."""
-    seen: float
-    """Missed after the last map by the maps as they are, on the samples they were fitted to."""
-    lost: float
+    """Missed after each map of samples it has not seen (not held out, the node's earlier maps had seen them); empty
+    where that was not recorded."""
+    seen: float | None
+    """Missed after the last map by the maps as they are, on the samples they were fitted to; without ``unseen``, after
+    the first map, and ``None`` where there is no other."""
+    lost: float | None
     """How much more is missed here than at the worst of its children; the target misses nothing."""
 
 
 def quality(manifest: Mapping[str, Any]) -> list[NodeQuality]:
     """Every fitted node, from the target to the input."""
     diagnostics = manifest["calibration"]["diagnostics"]
-    if not all(maps and "missed_seen" in maps[-1] for maps in diagnostics.values()):
-        raise StoreError(
-            "maps that were fitted with errors on samples left out",
-            f"{manifest['calibration']['children']} children with a ridge of {manifest['calibration']['ridge']}",
-            'Calibrate with online or cross-fitted children and "auto" for the ridge or the stages.',
-        )
+    recorded = bool(diagnostics) and all(maps and "missed_seen" in maps[-1] for maps in diagnostics.values())
     missed = {manifest["plan"]["target"]: 0.0}
     nodes = []
     for boundary in reversed(manifest["plan"]["boundaries"]):
@@ -54,11 +52,15 @@ def quality(manifest: Mapping[str, Any]) -> list[NodeQuality]:
         if name not in diagnostics:
             continue
         maps = diagnostics[name]
-        energy = maps[0]["target_energy"] or 1.0
+        channels = boundary["shape"][boundary["channel_axis"]]
+        energy = (maps[0]["target_energy"] if maps else 0.0) or 1.0
+        if not recorded:
+            seen = maps[1]["target_energy"] / energy if len(maps) > 1 else None
+            nodes.append(NodeQuality(name, channels, (), seen, None))
+            continue
         unseen = tuple(fitted["missed_after"] / energy for fitted in maps)
         missed[name] = unseen[-1]
         worst = max(missed[child] for child in boundary["children"])
-        channels = boundary["shape"][boundary["channel_axis"]]
         nodes.append(NodeQuality(name, channels, unseen, maps[-1]["missed_seen"] / energy, unseen[-1] - worst))
     return nodes
 
@@ -66,9 +68,10 @@ def quality(manifest: Mapping[str, Any]) -> list[NodeQuality]:
 def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
     """What would help, most of it first; empty where nothing stands out."""
     lines = []
-    gap = [node for node in nodes if node.unseen[-1] > OVERFITTED * max(node.seen, 1e-12) and node.unseen[-1] > 0.01]
+    told = [node for node in nodes if node.unseen]
+    gap = [node for node in told if node.unseen[-1] > OVERFITTED * _seen(node) and node.unseen[-1] > 0.01]
     if len(gap) > len(nodes) // 3:
-        worst = max(gap, key=lambda node: node.unseen[-1] / max(node.seen, 1e-12))
+        worst = max(gap, key=lambda node: node.unseen[-1] / _seen(node))
         lines.append(
             f"More images: at {len(gap)} of {len(nodes)} nodes unseen samples are missed over {OVERFITTED} times as "
             f"much as seen ones (most at {worst.name}: {worst.unseen[-1]:.3f} against {worst.seen:.3f})."
@@ -80,13 +83,23 @@ def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
             f"More images, a shared partition or a smaller operator: {len(few)} nodes have more channels than the "
             f"{samples} samples (most at {widest.name}: {widest.channels})."
         )
-    last = [node for node in nodes if node.name == "input" and node.lost > LOST_LAST]
-    lossy = sorted((node for node in nodes if node.name != "input" and node.lost > LOST), key=lambda node: -node.lost)
+    last = [node for node in told if node.name == "input" and (node.lost or 0) > LOST_LAST]
+    lossy = [node for node in told if node.name != "input" and (node.lost or 0) > LOST]
+    lossy.sort(key=lambda node: -(node.lost or 0))
     lines += [_finer(node) for node in (*last, *lossy[:2])]
-    hurt = [node.name for node in nodes if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
+    hurt = [node.name for node in told if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
     if hurt:
         lines.append(f'More ridge or fewer stages ("auto" for both): the last map does harm at {", ".join(hurt[:3])}.')
+    if len(told) < len(nodes):
+        lines.append(
+            "Errors on unseen samples were not recorded, so overfitting and lossy boundaries cannot be told: calibrate "
+            'with --preset aligned, or with online or cross-fitted children and "auto" for the ridge or the stages.'
+        )
     return lines
+
+
+def _seen(node: NodeQuality) -> float:
+    return max(node.seen or 0.0, 1e-12)
 
 
 def _finer(node: NodeQuality) -> str:
@@ -98,15 +111,16 @@ def _finer(node: NodeQuality) -> str:
 
 def as_text(nodes: list[NodeQuality], samples: int) -> str:
     """The report of a family."""
-    head = ["node", "channels", "seen", "unseen", "lost", "missed after each map (unseen)"]
+    seen = "seen" if any(node.unseen for node in nodes) else "seen, after the first map"
+    head = ["node", "channels", seen, "unseen", "lost", "missed after each map (unseen)"]
     rows = [
         [
             node.name,
             str(node.channels),
-            f"{node.seen:.3f}",
-            f"{node.unseen[-1]:.3f}",
-            f"{node.lost:+.3f}",
-            "  ".join(f"{share:.3f}" for share in node.unseen),
+            "-" if node.seen is None else f"{node.seen:.3f}",
+            f"{node.unseen[-1]:.3f}" if node.unseen else "-",
+            "-" if node.lost is None else f"{node.lost:+.3f}",
+            "  ".join(f"{share:.3f}" for share in node.unseen) or "-",
         ]
         for node in nodes
     ]

@@ -27,7 +27,7 @@ from torch import Tensor
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph, check_input
-from sgfi.inversion import Estimator, Query, sweep
+from sgfi.inversion import Estimator, Query, Selections, sweep
 from sgfi.natural import Prior
 
 SCALES = ("size", "response", "energy")
@@ -35,6 +35,7 @@ SHARE = 0.15
 """Of the length of ``x - mu`` (or of its prior energy, or of the feature): how much a picture takes out."""
 ROWS = 64
 """Edited inputs per forward pass."""
+TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +61,95 @@ class Removal:
     @property
     def best_at_own(self) -> Tensor:
         """(B, Q) 1 where, of all pictures, the query's own removes its feature most (ties are shared)."""
-        most = self.effect.amax(1, keepdim=True)  # over pictures
-        tied = (self.effect == most).to(self.effect)
-        return tied.diagonal(dim1=1, dim2=2) / tied.sum(1)
+        return best_at_own(self.effect)
 
 
-@torch.no_grad()
+def best_at_own(effect: Tensor) -> Tensor:
+    """(B, Q, Q) picture by feature -> (B, Q): 1 where no other picture reaches the feature further; ties share."""
+    tied = (effect == effect.amax(1, keepdim=True)).to(effect)  # over pictures
+    return tied.diagonal(dim1=1, dim2=2) / tied.sum(1)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One batch and its queries, ready to judge the pictures of any method; the forward pass is shared by all."""
+
+    graph: TensorGraph
+    prior: Prior
+    target: str
+    point: Linearisation
+    """At x, from the input to the target."""
+    deviations: Tensor
+    """(Q, B, *target) ``d_q``"""
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Prior) -> Trial:
+        check_input(graph, x)
+        targets = {query.target for query in queries}
+        if len(targets) != 1 or None in targets:
+            raise QueryError("queries that name one target", f"{len(targets)} targets", "Group them by target.")
+        target = graph.nodes.canonical(str(queries[0].target))
+        chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
+        point = Linearisation(graph, {"input": [target]}, x, keep=[target])
+        deviation = point.values[target] - _state(graph, target, prior.mean_like(x).unsqueeze(0))
+        return cls(graph, prior, target, point, chosen.project(deviation))
+
+    @property
+    def x(self) -> Tensor:
+        """(B, *input)"""
+        return self.point.values["input"]
+
+    @torch.no_grad()
+    def removal(
+        self, pictures: Sequence[Tensor], scale: str = "size", share: float = SHARE, pushed: Tensor | None = None
+    ) -> Removal:
+        """Each picture scaled, taken out of the input, and the network run once more.
+
+        ``pushed`` is what :meth:`pushed` returned for these pictures, where it is at hand.
+        """
+        if scale not in SCALES:
+            raise QueryError(f"a scale among {list(SCALES)}", repr(scale), "Choose one of these.")
+        x, changes = self.x, self._stacked(pictures)
+        factors = self._factors(changes, scale, share, pushed)
+        changes = changes * factors.reshape(*factors.shape, *[1] * (x.dim() - 1))
+        edited = _state(self.graph, self.target, (x - changes).flatten(0, 1)).unflatten(0, changes.shape[:2])
+        lost = self.point.values[self.target] - edited  # (Q, B, *shape)
+        effect = _projected(lost, self.deviations).permute(1, 0, 2)
+        lengths = _lengths(changes) / _lengths(self._whole).clamp_min(TINY)
+        return Removal(effect, lengths.mT)
+
+    @torch.no_grad()
+    def pushed(self, pictures: Sequence[Tensor]) -> Tensor:
+        """(B, Q, Q) picture by feature: what each picture does to each feature to first order, at unit length.
+
+        :func:`best_at_own` of it says which queries excite themselves.
+        """
+        changes = self._stacked(pictures)
+        reached = _projected(self.point.at("input").jvp(changes)[0], self.deviations)
+        return (reached / _lengths(changes).clamp_min(TINY).unsqueeze(2)).permute(1, 0, 2)
+
+    @property
+    def _whole(self) -> Tensor:
+        return (self.x - self.prior.mean_like(self.x)).unsqueeze(0)
+
+    def _stacked(self, pictures: Sequence[Tensor]) -> Tensor:
+        """(Q, B, *input)"""
+        if len(pictures) != len(self.deviations):
+            got = f"{len(self.deviations)} queries and {len(pictures)} pictures"
+            raise QueryError("a picture for each query", got, "Give one (B, *input) a query.")
+        return torch.stack([picture.to(self.x) for picture in pictures])
+
+    def _factors(self, changes: Tensor, scale: str, share: float, pushed: Tensor | None) -> Tensor:
+        """(Q, B) what each picture is multiplied with; a picture that is zero, or without response, stays zero."""
+        if scale == "response":
+            pushed = self.pushed(list(changes)) if pushed is None else pushed
+            response = pushed.diagonal(dim1=1, dim2=2).mT * _lengths(changes)  # (Q, B) own
+            return torch.where(response.abs() > TINY, share / response, 0.0)
+        measure = _lengths if scale == "size" else lambda stack: self.prior.energy(stack).sqrt()
+        return share * measure(self._whole) / measure(changes).clamp_min(TINY)
+
+
 def removal(
     graph: TensorGraph,
     x: Tensor,
@@ -79,25 +163,7 @@ def removal(
 
     ``pictures`` holds one tensor ``(B, *input)`` a query, of any method and length; all queries ask about one target.
     """
-    check_input(graph, x)
-    if scale not in SCALES:
-        raise QueryError(f"a scale among {list(SCALES)}", repr(scale), "Choose one of these.")
-    targets = {query.target for query in queries}
-    if len(targets) != 1 or None in targets or len(pictures) != len(queries):
-        got = f"{len(queries)} queries on {len(targets)} targets and {len(pictures)} pictures"
-        raise QueryError("queries that name one target, and a picture for each", got, "Group them by target.")
-    target = graph.nodes.canonical(str(queries[0].target))
-    masks = torch.stack([query.mask(graph.nodes[target], x.device) for query in queries])  # (Q, *shape)
-    point = Linearisation(graph, {"input": [target]}, x, keep=[target])
-    deviation = point.values[target] - _state(graph, target, prior.mean_like(x).unsqueeze(0))
-    changes = torch.stack([picture.to(x) for picture in pictures])  # (Q, B, *input)
-    factors = _factors(point, masks, deviation, changes, prior, scale, share)
-    changes = changes * factors.reshape(*factors.shape, *[1] * (x.dim() - 1))
-    edited = _state(graph, target, (x - changes).flatten(0, 1)).unflatten(0, changes.shape[:2])
-    lost = point.values[target] - edited  # (Q, B, *shape)
-    effect = _projected(lost, deviation, masks).permute(1, 0, 2)
-    lengths = _lengths(changes) / _lengths((x - prior.mean_like(x)).unsqueeze(0)).clamp_min(TINY)
-    return Removal(effect, lengths.mT)
+    return Trial.of(graph, x, queries, prior).removal(pictures, scale, share)
 
 
 def removal_of(estimator: Estimator, x: Tensor, queries: Sequence[Query], prior: Prior, scale: str = "size") -> Removal:
@@ -107,35 +173,11 @@ def removal_of(estimator: Estimator, x: Tensor, queries: Sequence[Query], prior:
     return removal(estimator.graph, x, named, pictures, prior, scale)
 
 
-TINY = 1e-30
-
-
-def _factors(
-    point: Linearisation,
-    masks: Tensor,
-    deviation: Tensor,
-    changes: Tensor,
-    prior: Prior,
-    scale: str,
-    share: float,
-) -> Tensor:
-    """(Q, B) what each picture is multiplied with; a picture that is zero, or without response, stays zero."""
-    x = point.values["input"]
-    whole = (x - prior.mean_like(x)).unsqueeze(0)
-    if scale == "response":
-        pushed = point.at("input").jvp(changes)[0]
-        response = _projected(pushed, deviation, masks).diagonal(dim1=0, dim2=2).mT  # (Q, B) own
-        return torch.where(response.abs() > TINY, share / response, 0.0)
-    measure = _lengths if scale == "size" else lambda stack: prior.energy(stack).sqrt()
-    return share * measure(whole) / measure(changes).clamp_min(TINY)
-
-
-def _projected(lost: Tensor, deviation: Tensor, masks: Tensor) -> Tensor:
-    """(pictures, B, features): ``<P_q lost, d_q> / <d_q, d_q>``."""
-    weights = masks.to(deviation).flatten(1)  # (Q, N)
-    product = (lost * deviation).flatten(2) @ weights.mT
-    power = deviation.square().flatten(1) @ weights.mT
-    return product / power.clamp_min(TINY)
+def _projected(lost: Tensor, deviations: Tensor) -> Tensor:
+    """(pictures, B, features): ``<P_q lost, d_q> / <d_q, d_q>``; ``d_q`` is projected already."""
+    own = deviations.flatten(2)
+    product = torch.einsum("pbn,qbn->pbq", lost.flatten(2), own)
+    return product / own.square().sum(2).mT.clamp_min(TINY)
 
 
 def _state(graph: TensorGraph, target: str, inputs: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
         carried = linear([errors[u].expand_as(h) for u, h in zip(children, true_children, strict=True)])
         gains = linear.gains(iterations)
         size, missed, local = (_length(tensor) for tensor in (truth, errors[name], defect))
-        bound[name] = local + _total(gains, [bound[u] for u in children])
+        bound[name] = local + sum(gain * bound[u] for gain, u in zip(gains, children, strict=True))
         depth[name] = 1 + max(depth[u] for u in children)
         rows[name] = {
             "depth": torch.full_like(size, depth[name]),
@@ -93,10 +93,6 @@ def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
 def node_means(rows: Mapping[str, Mapping[str, Sequence[float]]], score: str) -> list[float]:
     """The mean of every node."""
     return [sum(row[score]) / len(row[score]) for row in rows.values() if score in row]
-
-
-def _total(gains: Sequence[Tensor], bounds: Sequence[Tensor]) -> Tensor:
-    return torch.stack([k * b for k, b in zip(gains, bounds, strict=True)]).sum(0)
 
 
 def _length(z: Tensor) -> Tensor:

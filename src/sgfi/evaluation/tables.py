@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
-import torch
 from tqdm import tqdm
 
 from sgfi.evaluation.metrics import METRICS
 from sgfi.evaluation.statistics import bootstrap
 from sgfi.graph.tensor_graph import text_table
+from sgfi.inputs.data import Batches
 from sgfi.inversion import STAGES, Estimator, Query, sweep
 
 FEWEST = 5
 """Inputs below which no interval is given."""
-
-
-class NamedBatches(Protocol):
-    """Batches of inputs with a name for every input."""
-
-    names: list[str]
-
-    def __iter__(self) -> Iterator[torch.Tensor]: ...
-    def __len__(self) -> int: ...
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -32,7 +23,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def measure(
-    estimator: Estimator, batches: NamedBatches, queries: list[Query], *, progress: bool = False
+    estimator: Estimator, batches: Batches, queries: list[Query], *, progress: bool = False
 ) -> list[dict[str, Any]]:
     """One record per query and stage: every metric per input, its mean and a bootstrap interval."""
     named = [query.toward(query.target or estimator.target) for query in queries]

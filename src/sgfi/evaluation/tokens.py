@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -29,9 +28,6 @@ def inverses(estimator: Estimator, x: Tensor, coords: Sequence[int] | None = Non
 def profiles(estimator: Estimator, x: Tensor, coords: Sequence[int] | None = None, stage: str = "final") -> Tensor:
     """(B, L) evidence profiles."""
     return energy_profile(inverses(estimator, x, coords, stage))
-
-
-# ------------------------------------------------------------------- routing
 
 
 def semantic(profile: Tensor, contexts: Sequence[Context], subsets: Sequence[Sequence[Sequence[int]]]) -> dict:
@@ -71,9 +67,6 @@ def agreement_ratios(masses: Mapping[str, Sequence[float]], contexts: Sequence[C
     return ratios
 
 
-# ------------------------------------------------------------------- controls
-
-
 def geometry_swap(estimator: Estimator, a: Tensor, b: Tensor, coords: Sequence[int]) -> dict[str, list[float]]:
     """Terminal state of A at the operating point of B: is the inverse nearer to A's own or to B's?"""
     state = invert(estimator, a).states[estimator.node().name]
@@ -109,10 +102,9 @@ def future_energy(matrix: Tensor) -> Tensor:
     return torch.stack([future_mass(matrix[:, p], p) for p in range(length - 1)]).mean(0)
 
 
-# ------------------------------------------------------------------- whole sequences
-
-
-def sequence_quality(estimator: Estimator, ids: Tensor, x: Tensor, table: Tensor, stage: str) -> dict[str, Any]:
+def sequence_quality(
+    estimator: Estimator, ids: Tensor, x: Tensor, table: Tensor, stage: str = "final"
+) -> dict[str, list[float]]:
     """Whole-target inverses: embedding cosine and exact tokens, per window."""
     values = inverses(estimator, x, stage=stage)
     return {

@@ -10,8 +10,8 @@ random
 swapped
     the target is another input's. High where the operating point decides more than the target.
 neighbours
-    the mean absolute cosine with the answers of neighbouring queries (other channels, adjacent cells). High where
-    the picture is not the query's own.
+    the mean absolute cosine with the answers of neighbouring queries (other channels, adjacent cells, random
+    directions). High where the picture is not the query's own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
-from sgfi.inversion import Estimator, Inverse, Query, sweep
+from sgfi.inversion import Estimator, Inverse, Query, Selection, sweep
 
 DRAWS = 3
 OPERATING_POINT = 0.5
@@ -85,16 +85,20 @@ def trust(
     ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)`` or one for all; by default each input's
     neighbour in the batch, where there is one. ``count`` is how many neighbouring queries are compared.
     """
-    node = estimator.node(query.target)
-    query = query.toward(node.name)
-    state = estimator.state(x, node.name)
-    mask = query.mask(node, x.device)
-    numbers = int(mask.sum())
-    noise = [noise_like(state, mask, seed + draw) for draw in range(DRAWS if numbers > 1 else 0)]
+    query = query if query.target else query.toward(estimator.target)  # otherwise in the caller's own words
+    nodes = [estimator.node(part.target) for part in query.parts]
+    selections = [part.selection(node, x.device) for part, node in zip(query.parts, nodes, strict=True)]
+    states = [estimator.state(x, node.name) for node in nodes]
+    state, numbers = _laid_out(states), sum(selection.count for selection in selections)
+    noise = [
+        _laid_out([noise_like(own, chosen, seed + draw) for own, chosen in zip(states, selections, strict=True)])
+        for draw in range(DRAWS if numbers > 1 else 0)
+    ]
     elsewhere = []
     if others is not None or len(x) > 1:
-        elsewhere = [state.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(state)]
-    near = neighbours(query, node, count)
+        swapped_states = [estimator.state(others, node.name) for node in nodes] if others is not None else []
+        elsewhere = [state.roll(1, 0) if others is None else _laid_out(swapped_states).expand_as(state)]
+    near = [] if query.also else neighbours(query, nodes[0], count)
     queries = [query] * (1 + len(noise) + len(elsewhere)) + near
     inverse, *rest = sweep(
         estimator, x, queries, terminal=torch.stack([state, *noise, *elsewhere, *[state] * len(near)])
@@ -107,6 +111,7 @@ def trust(
     )
     pictures = {"random target": rest[0].value} if noise else {}
     pictures |= {"another input's target": rest[len(noise)].value} if elsewhere else {}
+    pictures |= {"a neighbour's answer": rest[-len(near)].value} if near and not noise else {}
     return Trust(
         inverse,
         torch.stack(random).abs().mean(0) if random else None,
@@ -117,8 +122,20 @@ def trust(
     )
 
 
+def _laid_out(states: Sequence[Tensor]) -> Tensor:
+    """(B, *target), or for a group (B, numbers of all its tensors)."""
+    return states[0] if len(states) == 1 else torch.cat([state.flatten(1) for state in states], 1)
+
+
 def neighbours(query: Query, node: Node, count: int = 4) -> list[Query]:
-    """Queries like this one beside it: shifted cells, other groups of as many channels; none for a whole tensor."""
+    """Queries like this one beside it: shifted cells, other groups of as many channels; none for a whole tensor.
+
+    Of directions, as many random ones at the same coordinates.
+    """
+    if query.directions is not None:
+        rows = torch.Generator().manual_seed(len(query.directions))
+        random = torch.randn(count, len(query.directions), node.channels, generator=rows, dtype=torch.float64)
+        return [Query(query.target, None, query.coords, own) for own in random] if node.channels > 1 else []
     if query.coords is not None:
         shifted = [_shifted(query, node, step) for step in product((-1, 0, 1), repeat=len(node.coord_shape))]
         near = [other for other in shifted if other is not None and set(other.coords or ()) != set(query.coords)]
@@ -136,15 +153,16 @@ def _shifted(query: Query, node: Node, step: Sequence[int]) -> Query | None:
     """The query moved by a step; ``None`` where it would leave the tensor."""
     moved = [tuple(at + by for at, by in zip(coord, step, strict=True)) for coord in query.checked_coords(node) or ()]
     inside = all(0 <= at < size for coord in moved for at, size in zip(coord, node.coord_shape, strict=True))
-    return Query(query.target, query.channels, moved) if inside else None
+    return query.at(query.target, moved) if inside else None
 
 
-def noise_like(state: Tensor, mask: Tensor, seed: int) -> Tensor:
+def noise_like(state: Tensor, selection: Selection, seed: int) -> Tensor:
     """Gaussian noise where the query looks, as long as the state."""
     if not torch.isfinite(state).all():
         raise QueryError("a finite target", "NaN or infinity", "Look for overflow in the model.")
     generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(state.shape, generator=generator, dtype=torch.float64).to(state) * mask
-    sides = state * mask, noise
+    noise = torch.randn(state.shape, generator=generator, dtype=torch.float64).to(state)
+    noise = selection.project(noise)
+    sides = selection.project(state), noise
     lengths = [side.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1)) for side in sides]
     return noise * (lengths[0] / lengths[1].clamp_min(1e-30))

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from sgfi.experiments.sections import LAYER, Sections
 from sgfi.inputs.data import open_source
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.language import anatomy
+from sgfi.storage import write_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ class Case:
             self.plan, self.calibration.batches, checkpoint=folder, progress=self.progress, **self.options
         )
         facts = {"seconds": round(time.perf_counter() - start, 2), "peak_bytes": peak()}
-        note.write_text(json.dumps(facts), encoding="utf-8")
+        write_text(note, json.dumps(facts))
         return family
 
     @property
@@ -132,7 +133,7 @@ class Bench:
         model = sections.model
         if not model.spec:
             raise DataError("a model", "none", "Name one with --model, or model.spec in the file.")
-        key = json.dumps(asdict(model))
+        key = json.dumps(model.as_dict())
         if self._model is None or self._model[0] != key:
             loaded = load_model(model.spec, expanded(model.weights), size=model.size, strict=not model.partial_weights)
             self._model = (key, loaded, sgfi.capture(loaded.model, loaded.example))

@@ -151,11 +151,8 @@ def cell(score: Score | None, *, span: bool = True) -> str:
     return number(score["mean"]) + shown
 
 
-def table(result: Result, measure: str, most: int | None = None) -> str:
-    """The rows of a measure that tables show, as Markdown.
-
-    With ``most`` only so many scores, an interval for the first alone, and beside them what the paper says of a row.
-    """
+def table(result: Result, measure: str) -> str:
+    """The rows of a measure that tables show, as Markdown."""
     shown = known(measure).shown
     lines = [
         (variant, row, scores)
@@ -163,25 +160,16 @@ def table(result: Result, measure: str, most: int | None = None) -> str:
         for row, scores in rows.items()
         if not shown or row in shown
     ]
-    names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))[:most]
-    head, body = ["variant", "row", *names], []
-    for variant, row, scores in lines:
-        cells = [cell(scores.get(name), span=most is None or not column) for column, name in enumerate(names)]
-        body.append([variant, row, *cells])
-    says = [_paper(result.experiment, f"{measure}/{variant}/{row}", names) for variant, row, _ in lines]
-    if most is not None and any(says):
-        head, body = [*head, "paper"], [[*cells, said] for cells, said in zip(body, says, strict=True)]
-    return markdown_table(head, body)
+    names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
+    body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
+    return markdown_table(["variant", "row", *names], body)
 
 
-def _paper(experiment: Mapping[str, Any], address: str, names: list[str]) -> str:
-    """What the paper says of a row's scores."""
-    return "; ".join(
-        f"{name.replace('_', ' ')}: {entry['says']}"
-        for name in names
-        for entry in experiment["paper"]
-        if fnmatchcase(f"{address}/{name}", entry["row"].replace("[", "[[]"))
-    )
+def paper_rows(result: Result) -> Iterator[tuple[str, Score, str]]:
+    """Every number that the paper has too: its address, ours, and what the paper says."""
+    for entry in result.experiment["paper"]:
+        pattern = entry["row"].replace("[", "[[]")
+        yield from ((at, score, entry["says"]) for at, score in result.scores() if fnmatchcase(at, pattern))
 
 
 def markdown(result: Result) -> str:

@@ -19,11 +19,12 @@ from typing import Any
 import torch
 
 import sgfi
-from sgfi.errors import DataError
 from sgfi.experiments.cases import Bench, Case
 from sgfi.experiments.declaration import Experiment
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS, Table
 from sgfi.experiments.results import Result, summarise
+from sgfi.settings import check_keys, portable
+from sgfi.storage import write_text
 
 
 def run(
@@ -36,7 +37,8 @@ def run(
     say: Callable[[str], None] = lambda text: None,
 ) -> Result:
     """Measure every variant. ``work`` keeps families and finished units; ``only`` names some of the variants."""
-    labels = _chosen(experiment, only)
+    labels = list(experiment.variants if only is None else only)
+    check_keys(dict.fromkeys(labels), experiment.variants, "variants")
     work = Path(work)
     bench = Bench(work / "families", experiment.lpips_trunk, progress)
     units = _Units(work / "units", say)
@@ -90,21 +92,9 @@ class _Units:
             return json.loads(file.read_text(encoding="utf-8"))["table"]
         start = time.perf_counter()
         table = measure(*cases, **options)
-        draft = file.with_suffix(".draft")
-        draft.write_text(json.dumps({"facts": facts, "table": table}), encoding="utf-8")
-        draft.replace(file)
+        write_text(file, json.dumps({"facts": facts, "table": table}))
         self._say(f"{name} of {label}: {time.perf_counter() - start:.1f} s")
         return table
-
-
-def _chosen(experiment: Experiment, only: Iterable[str] | None) -> list[str]:
-    if only is None:
-        return list(experiment.variants)
-    names = list(only)
-    unknown = [name for name in names if name not in experiment.variants]
-    if unknown:
-        raise DataError(f"variants among {list(experiment.variants)}", repr(unknown[0]), "Choose one of these.")
-    return names
 
 
 def _summary(table: Table, resamples: int) -> dict[str, Any]:
@@ -112,12 +102,12 @@ def _summary(table: Table, resamples: int) -> dict[str, Any]:
 
 
 def _public(setting: Any) -> Any:
-    """Absolute paths by their last part: a result file does not name the folders of a machine."""
+    """A result file does not name the folders of a machine."""
     if isinstance(setting, Mapping):
         return {key: _public(value) for key, value in setting.items()}
     if isinstance(setting, list):
         return [_public(value) for value in setting]
-    return Path(setting).name if isinstance(setting, str) and setting.startswith("/") else setting
+    return portable(setting) if isinstance(setting, str) else setting
 
 
 def provenance(command: str = "") -> dict[str, Any]:

@@ -7,6 +7,7 @@ not determine fades to grey instead of being invented.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from sgfi.evaluation.trust import Trust
 from sgfi.figures.atlases import shape_name, source_cell
-from sgfi.figures.grids import Cell, Grid, cell_mark, draw_cell, draw_grid
+from sgfi.figures.grids import Cell, Grid, draw_cell, draw_grid, query_marks
 from sgfi.figures.style import FAINT, new_figure
 from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
@@ -138,22 +139,27 @@ class _Row:
 
 
 def _row_title(answer: Trust, node: Node) -> str:
-    return f"{answer.inverse.query}  ({shape_name(node)})"
+    query = re.sub(r"%\S*/(?=[^/])", "%", str(answer.inverse.query))  # a file of directions without its folder
+    return f"{query}  ({shape_name(node)})"
 
 
 def _row_cells(answer: Trust, node: Node, x: Tensor, painter: Painter, share: bool) -> tuple[tuple[str, Cell], ...]:
     query = answer.inverse.query
-    marks = tuple(cell_mark(coord, node.coord_shape) for coord in query.coords or () if len(coord) == 2)
+    marks = query_marks(query, node, x.shape[2:])
     source = source_cell(x[0].cpu(), painter.preprocessing)
     opacity = opacity_of(answer.inverse)[0] if share else None
-    scores = {"random target": answer.random, "another input's target": answer.swapped}
+    scores = {
+        "random target": answer.random,
+        "another input's target": answer.swapped,
+        "a neighbour's answer": answer.neighbours,
+    }
     controls = [
         (
             f"control:\n{label}",
             control_cell(answer.controls[label][0], painter, f"cosine {float(score[0]):.2f}", opacity),
         )
         for label, score in scores.items()
-        if score is not None
+        if score is not None and label in answer.controls
     ]
     answered = answer_cell(answer.inverse, painter, share=share)
     return (("input", Cell(source.tensor, source.view, "", marks)), ("answer", answered), *controls)

@@ -16,7 +16,7 @@ import torch
 
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.figures.grids import Cell, Grid, Share, View, cell_mark, draw_grid
+from sgfi.figures.grids import Cell, Grid, Share, View, draw_grid, query_marks
 from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import STAGES, Estimator, Query, depth_targets, invert, sweep
@@ -106,6 +106,21 @@ def channel_grid(
     return _query_grid(estimator, x, queries, "Single channels", replace(look or Look(), **changes))
 
 
+def direction_grid(
+    estimator: Estimator,
+    x: torch.Tensor,
+    directions: Sequence[Any],
+    target: str | None = None,
+    *,
+    coords: Sequence[Sequence[int | None]] | None = None,
+    look: Look | None = None,
+    **changes: Any,
+) -> Figure:
+    """Directions of one input, each inverted on its own. ``changes`` are fields of :class:`Look`."""
+    queries = [Query(target, None, coords, own) for own in directions]  # type: ignore[arg-type]
+    return _query_grid(estimator, x, queries, "Directions", replace(look or Look(), **changes))
+
+
 def channel_groups(
     estimator: Estimator,
     x: torch.Tensor,
@@ -123,10 +138,11 @@ def channel_groups(
 def coordinate_grid(
     estimator: Estimator,
     x: torch.Tensor,
-    coords: Sequence[Sequence[int]],
+    coords: Sequence[Sequence[int | None]],
     target: str | None = None,
     *,
     channels: Sequence[int] | None = None,
+    directions: Any = None,
     look: Look | None = None,
     **changes: Any,
 ) -> Figure:
@@ -134,7 +150,7 @@ def coordinate_grid(
 
     ``changes`` are fields of :class:`Look`.
     """
-    queries = [Query(target, channels, (tuple(coord),)) for coord in coords]
+    queries = [Query(target, channels, (tuple(coord),), directions) for coord in coords]
     return _query_grid(estimator, x, queries, "Coordinates", replace(look or Look("signed"), **changes))
 
 
@@ -150,7 +166,7 @@ def image_grid(
 ) -> Figure:
     """Many inputs, one query: each input beside its inverse, ``pairs`` of them to a row."""
     query = query or Query()
-    value = invert(estimator, x, query.target, query.channels, query.coords, stage=stage).value
+    value = invert(estimator, x, query, stage=stage).value
     titles = [*names, *[f"input {i}" for i in range(len(names), len(x))]]
     cells: list[Cell] = []
     for i in range(len(x)):
@@ -256,7 +272,7 @@ def _query_grid(estimator: Estimator, x: torch.Tensor, queries: Sequence[Query],
     whole, *values = (
         f.value[0] for f in sweep(estimator, x, [Query(node.name), *(q.toward(node.name) for q in queries)])
     )
-    marks = [_marks(query, node.coord_shape) for query in queries]
+    marks = [query_marks(query, node, x.shape[2:]) for query in queries]
     cells = [
         replace(source_cell(x[0], look.preprocessing), caption="input", marks=tuple(m for own in marks for m in own)),
         inverse_cell(whole, x[0], label="all"),
@@ -270,14 +286,9 @@ def _query_grid(estimator: Estimator, x: torch.Tensor, queries: Sequence[Query],
 
 def _label(query: Query) -> str:
     """The query without its node, shortened when it names many channels."""
-    text = str(Query(None, query.channels, query.coords))
+    text = str(query.at(None, query.coords))
+    if query.directions is not None:
+        return text.rpartition("/")[2]
     if len(text) <= 12 or query.channels is None:
         return text
     return f"{len(query.channels)} channels"
-
-
-def _marks(query: Query, shape: tuple[int, ...]) -> tuple[tuple[float, float, float, float], ...]:
-    """Outlines for maps with rows and columns; token positions have no place on the picture."""
-    if query.coords is None or len(shape) != 2:
-        return ()
-    return tuple(cell_mark(coord, shape) for coord in query.coords)

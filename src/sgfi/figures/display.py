@@ -1,16 +1,13 @@
 """From inverse tensors to pictures, by three stated rules.
 
 natural
-    1st to 99th percentile of the whole inverse (all pixels and colours together), mapped to black
-    and white.
+    1st to 99th percentile of the whole inverse (all pixels and colours together), mapped to black and white.
 signed
-    Mean over colours, a symmetric scale at the 99th percentile of the magnitude: zero is always
-    the middle.
+    Mean over colours, a symmetric scale at the 99th percentile of the magnitude: zero is always the middle.
 shared
     One of the two with limits taken from all tensors of a row, so that they can be compared.
 
-A tensor with no range to speak of is drawn flat, in the middle of the scale: rounding noise is not
-a picture.
+A tensor with no range to speak of is drawn flat, in the middle of the scale: rounding noise is not a picture.
 """
 
 from __future__ import annotations
@@ -25,8 +22,7 @@ from sgfi.errors import DataError
 
 LOW, HIGH = 1.0, 99.0
 TINY = 1e-5
-"""A range below this fraction of the reference magnitude (or of its own magnitude) is rounding,
-not content."""
+"""A range below this fraction of the reference magnitude (or of its own magnitude) is rounding, not content."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +32,7 @@ class Scale:
     low: float
     high: float
     note: str = ""
-    """Empty for an ordinary range; else what makes it special: exactly zero, constant,
-    negligible."""
+    """Empty for an ordinary range; else what makes it special: exactly zero, constant, negligible."""
 
     @property
     def flat(self) -> bool:
@@ -52,9 +47,8 @@ class Scale:
 
 
 def natural_scale(tensors: Sequence[torch.Tensor], reference: float = 0.0) -> Scale:
-    """1st-99th percentile of all values together. ``reference``: a magnitude next to which tiny
-    ranges are nothing."""
-    values = _values(tensors)
+    """1st-99th percentile of all values together. ``reference``: a magnitude next to which tiny ranges are nothing."""
+    values = np.concatenate([_array(t).ravel() for t in tensors])
     low, high = (float(v) for v in np.percentile(values, (LOW, HIGH)))
     note = _nothing(values, high - low, reference)
     return Scale(low, low, note) if note else Scale(low, high)
@@ -93,10 +87,6 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
     if not np.isfinite(array).all():
         raise DataError("finite values", "NaN or infinity", "Inspect the inverse; it cannot be drawn.")
     return array
-
-
-def _values(tensors: Sequence[torch.Tensor]) -> np.ndarray:
-    return np.concatenate([_array(t).ravel() for t in tensors])
 
 
 def _nothing(values: np.ndarray, spread: float, reference: float) -> str:

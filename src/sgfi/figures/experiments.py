@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 COLOURS = tuple(
     "#2f5fd0 #d0542f #2f9e6e #8a4fc7 #b08a00 #c23b7a #3a8fb0 #6b6f76 #7a4a1e #9fc131 #e58fb1 #1e2a5a".split()
 )
+
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 
 
 def panels_of(result: Result) -> list[Mapping[str, Any]]:
@@ -30,7 +33,7 @@ def experiment_figure(result: Result) -> Figure:
         axes = figure.add_subplot(1, len(panels), column)
         table = result.tables[panel["measure"]]
         rows = [row for scores in table.values() for row in scores if panel["score"] in scores[row]]
-        if "row" not in panel and all(map(_is_number, rows)):
+        if "row" not in panel and all(NUMBER.fullmatch(row) for row in rows):
             _curves(axes, table, panel)
         else:
             _points(axes, table, panel)
@@ -78,14 +81,8 @@ def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> N
 
 def _legend(axes: Axes, entries: int) -> None:
     """Below the panel, where no mark can be."""
-    axes.legend(
-        fontsize=7,
-        frameon=False,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.16),
-        ncols=min(entries, 3),
-        handlelength=1,
-    )
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+    axes.legend(**below, fontsize=7, frameon=False, ncols=min(entries, 3), handlelength=1)
 
 
 def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
@@ -102,11 +99,3 @@ def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> N
         _legend(axes, len(table))
     for label in axes.get_xticklabels():
         label.set_gid(FAINT)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -5,12 +5,17 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from sgfi.figures.display import Scale, natural_scale, natural_view, signed_scale, signed_view
 from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, bare, new_figure
+from sgfi.graph import Node
+from sgfi.inversion import Query
+
+ATTENTION = ("softmax", "matmul", "masked_fill")
+"""Ops whose two coordinates are attention's query and key."""
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -149,22 +154,16 @@ def _write_frame(figure: Figure, grid: Grid, layout: _Layout) -> None:
 
 def _scales(grid: Grid) -> list[list[Scale | None]]:
     """A scale for every cell; panels that share take it from all their tensors together."""
+    everything = [cell for row in grid.rows for cell in row]
 
-    def scale_of(cells: Sequence[Cell], view: View) -> Scale:
-        make = signed_scale if view == "signed" else natural_scale
-        return make([cell.tensor for cell in cells], grid.reference)
+    def scale(cell: Cell | None, row: Sequence[Cell | None]) -> Scale | None:
+        if cell is None or cell.view == "picture":
+            return None
+        make = signed_scale if cell.view == "signed" else natural_scale
+        sharing = {"none": [cell], "row": row, "all": everything}[grid.share]
+        return make([c.tensor for c in sharing if c is not None and c.view == cell.view], grid.reference)
 
-    everything = [cell for row in grid.rows for cell in row if cell is not None]
-    scales: list[list[Scale | None]] = []
-    for row in grid.rows:
-        scales.append([])
-        for cell in row:
-            if cell is None or cell.view == "picture":
-                scales[-1].append(None)
-                continue
-            pools = {"none": [cell], "row": [c for c in row if c is not None], "all": everything}
-            scales[-1].append(scale_of([c for c in pools[grid.share] if c.view == cell.view], cell.view))
-    return scales
+    return [[scale(cell, row) for cell in row] for row in grid.rows]
 
 
 def draw_cell(axes: Axes, cell: Cell, scale: Scale | None = None) -> Axes:
@@ -179,8 +178,8 @@ def draw_cell(axes: Axes, cell: Cell, scale: Scale | None = None) -> Axes:
         axes.imshow(natural_view(cell.tensor, scale), interpolation="nearest")
     if scale is not None and scale.note:  # on grey or white in every theme, hence always dark
         note = textwrap.fill(scale.note, 20)
-        text = axes.text(0.5, 0.5, note, size=7, color=LIGHT.ink, gid=FIXED, transform=axes.transAxes)
-        text.set(ha="center", va="center")
+        centred: dict[str, Any] = {"ha": "center", "va": "center", "transform": axes.transAxes}
+        axes.text(0.5, 0.5, note, size=7, color=LIGHT.ink, gid=FIXED, **centred)
     for mark in cell.marks:
         outline(axes, mark, cell.tensor.shape[-2:], (("black", 2.6), (ACCENT, 1.4)))  # a dark rim: seen on red
     if cell.caption:
@@ -207,3 +206,16 @@ def cell_mark(coord: Sequence[int], shape: Sequence[int]) -> tuple[float, float,
     """The part of the picture that a coordinate of a (rows, columns) map stands over."""
     (row, column), (rows, columns) = coord, shape
     return row / rows, column / columns, 1 / rows, 1 / columns
+
+
+def query_marks(query: Query, node: Node, picture: Sequence[int]) -> tuple[tuple[float, float, float, float], ...]:
+    """Outlines of the queried cells, for maps with rows and columns of the picture's (height, width) proportions.
+
+    Token positions, heads, and pairs of attention's query and key have no place on the picture.
+    """
+    if query.coords is None or len(node.coord_shape) != 2 or node.op in ATTENTION:
+        return ()
+    (rows, columns), (height, width) = node.coord_shape, picture
+    if not 0.5 < (rows * width) / (columns * height) < 2:
+        return ()
+    return tuple(cell_mark(coord, node.coord_shape) for coord in query.checked_coords(node) or ())

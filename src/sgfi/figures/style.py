@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from sgfi.errors import StoreError
 from sgfi.optional import need
+from sgfi.storage import draft_of
+from sgfi.storage.manifest import as_folder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,6 +72,8 @@ def recolour(figure: Figure, theme: Theme) -> Figure:
 
     figure.set_facecolor(theme.paper)
     for text in figure.findobj(Text):
+        if "\\mathdefault" not in text.get_text():  # which matplotlib's own tick labels are
+            text.set_parse_math(False)  # a file may be called "cost$ of $x"
         if text.get_gid() != FIXED:
             text.set_color(theme.faint if text.get_gid() == FAINT else theme.ink)
     return figure
@@ -85,10 +89,11 @@ def png(figure: Figure, theme: Theme = LIGHT, dpi: int = DPI) -> bytes:
 
 def save_figure(figure: Figure, path: str | Path, *, overwrite: bool = False, theme: Theme = LIGHT) -> Path:
     """Write a PNG (or what the suffix says: .svg, .pdf); refuse to write over a file unless ``overwrite``."""
-    path = Path(path)
+    path = as_folder(path)
     if path.exists() and not overwrite:
         raise StoreError("a path that is free", f"{path}, which exists", "Choose another or pass --force.")
     path.parent.mkdir(parents=True, exist_ok=True)
     recolour(figure, theme)
-    figure.savefig(path, facecolor=theme.paper)
+    with draft_of(path) as draft:
+        figure.savefig(draft, facecolor=theme.paper)
     return path

@@ -56,15 +56,13 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
             level = share / most
             axes.add_patch(Rectangle((x, y + 0.06), 0.96, 0.88, facecolor=colormaps[WARM](0.85 * level), lw=0))
             ink = "white" if level > 0.65 else LIGHT.ink
-            text = axes.text(x + 0.48, y + 0.42, _shown(token), ha="center", va="center", fontsize=7.5, color=ink)
-            text.set_gid(FIXED)
-            share_text = axes.text(x + 0.48, y + 0.76, f"{share:.2f}", ha="center", va="center", fontsize=5, color=ink)
-            share_text.set_gid(FIXED)
+            centred: dict[str, Any] = {"ha": "center", "va": "center", "color": ink, "gid": FIXED}
+            axes.text(x + 0.48, y + 0.42, _shown(token), fontsize=7.5, **centred)
+            axes.text(x + 0.48, y + 0.76, f"{share:.2f}", fontsize=5, **centred)
             if x in strip.cues:
                 axes.plot([x + 0.06, x + 0.9], [y + 0.93] * 2, color=CUE, lw=2.4, solid_capstyle="butt")
             if x in strip.queried:
-                frame = Rectangle((x + 0.02, y + 0.08), 0.92, 0.84, fill=False, edgecolor=ACCENT, lw=1.6)
-                axes.add_patch(frame)
+                axes.add_patch(Rectangle((x + 0.02, y + 0.08), 0.92, 0.84, fill=False, edgecolor=ACCENT, lw=1.6))
     figure.text(0.01, 1 - 0.06 / height, title, ha="left", va="top", fontsize=9.5)
     figure.text(0.01, 0.05 / height, foot, ha="left", va="bottom", fontsize=6.5, gid=FAINT, color=LIGHT.faint)
     return figure

@@ -2,64 +2,66 @@
 
 from __future__ import annotations
 
-import warnings
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.export import Dim, ExportedProgram, export
+from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from sgfi.errors import CaptureError
+from sgfi.errors import CaptureError, first_line
 from sgfi.graph import axes, names
-from sgfi.graph.programs import Exported, derivable_kernels
+from sgfi.graph.attention import OPENED
+from sgfi.graph.export import exported_program
+from sgfi.graph.libraries import with_library_names
+from sgfi.graph.programs import Exported, full_precision
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
-from sgfi.graph.values import is_floating, is_tensor, op_name, parents, value
+from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, op_name, parents, value
 
-MACHINERY = (
-    *("/torch/export/", "/torch/_", "/torch/fx/", "/torch/utils/", "/torch/nn/modules/module.py"),
-    *("/sgfi/graph/", "/inspect.py", "/contextlib.py", "<string>"),
-)
-"""Parts of file names that mark a frame as tracing machinery rather than model code."""
+ATTENTION = ("fused", "open")
 
 
-def capture(model: nn.Module, example: Tensor, *, bound: Mapping[str, Any] | None = None) -> TensorGraph:
+def capture(
+    model: nn.Module, example: Tensor, *, bound: Mapping[str, Any] | None = None, attention: str = "fused"
+) -> TensorGraph:
     """Capture every differentiable floating tensor between the model's input and its outputs.
 
     ``example`` is one batch of inputs, ``(B, ...)``; the batch size stays free, all other sizes are fixed by it.
     ``bound`` holds further forward arguments (an attention mask, say) constant; a bound tensor must broadcast over
-    the batch. The model is left exactly as it was; its weights are shared, not copied.
+    the batch. ``attention="open"`` writes fused attention out, so that its scores and weights are tensors too.
+    The model is left exactly as it was; its weights are shared, not copied.
     """
     _check(model, example)
-    program = _export(model, example, dict(bound or {}))
+    if attention not in ATTENTION:
+        raise CaptureError(f"attention among {list(ATTENTION)}", repr(attention), "Choose one of these.")
+    with full_precision():
+        return _captured(model, example, dict(bound or {}), attention)
+
+
+def _captured(model: nn.Module, example: Tensor, bound: dict[str, Any], attention: str) -> TensorGraph:
+    program = exported_program(model, example, bound, OPENED if attention == "open" else {})
     source = _input_placeholder(program)
     tensors = _differentiable(program.graph, source)
     nodes = _nodes(program.graph, source, tensors)
+    _check_nodes(nodes)
     graph = TensorGraph(
         nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
         device=example.device,
         exported=Exported(
-            program.graph, dict(zip((node.name for node in nodes), tensors, strict=True)), _constants(program)
+            program.graph,
+            dict(zip((node.name for node in nodes), tensors, strict=True)),
+            _constants(program),
+            _outputs(program),
         ),
         weight_names=_weight_names(program),
-        bound=tuple(sorted(bound or {})),
+        bound=tuple(sorted(bound)),
+        model=weakref.ref(model),
     )
     _check_independence(graph, example)
-    return graph
-
-
-class _Bound(nn.Module):
-    """The model with some keyword arguments held; module paths gain no prefix (see :func:`_export`)."""
-
-    def __init__(self, model: nn.Module, bound: dict[str, Any]) -> None:
-        super().__init__()
-        self.model = model
-        self.bound = bound
-
-    def forward(self, x: Tensor) -> Any:
-        return self.model(x, **self.bound)
+    return with_library_names(graph, model)
 
 
 def _check(model: nn.Module, example: Tensor) -> None:
@@ -85,59 +87,29 @@ def _check(model: nn.Module, example: Tensor) -> None:
         )
     if example.dtype not in (torch.float32, torch.float64):
         raise CaptureError("float32 or float64", str(example.dtype), "Call model.float() and convert the inputs.")
+    if example.layout != torch.strided:
+        raise CaptureError("a dense example", str(example.layout), "Convert it with to_dense().")
+    _check_weights(model, example)
+
+
+def _check_weights(model: nn.Module, example: Tensor) -> None:
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            kind = "quantised" if tensor.is_quantized else str(tensor.layout)
+            raise CaptureError("dense floating weights", f"{name!r}, {kind}", "Convert it to a dense float tensor.")
+        if tensor.device.type == "meta" and example.device.type != "meta":
+            raise CaptureError("weights with values", f"{name!r} on the device meta", "Load the weights first.")
+        if tensor.device != example.device:
+            raise CaptureError(
+                f"an example on the device of {name!r}, {tensor.device}",
+                str(example.device),
+                "Move the example or the model: all weights must be on one device.",
+            )
     weights = next(iter(model.parameters()), None)
     if weights is not None and weights.is_floating_point() and weights.dtype != example.dtype:
         raise CaptureError(
             f"an example of the model's dtype {weights.dtype}", str(example.dtype), "Convert the example or the model."
         )
-    if weights is not None and weights.device != example.device:
-        raise CaptureError(
-            f"an example on the model's device {weights.device}", str(example.device), "Move the example or the model."
-        )
-
-
-def _export(model: nn.Module, example: Tensor, bound: dict[str, Any]) -> ExportedProgram:
-    """A functional graph with a dynamic batch, traced with two samples (one would be specialised away)."""
-    example = example.detach()
-    pair = example[:2] if len(example) >= 2 else torch.cat([example, example])
-    module = _Bound(model, bound).eval() if bound else model
-    try:
-        with torch.no_grad(), derivable_kernels, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            traced = export(module, (pair,), dynamic_shapes=({0: Dim("batch")},), strict=False)
-            program = traced.run_decompositions({})
-    except Exception as error:  # torch.export raises many kinds; all mean the same to the caller
-        raise CaptureError(
-            "a model that torch.export can trace with a free batch size",
-            f"{type(error).__name__} in {_failed_call(error)}: {str(error).strip().splitlines()[0][:300]}",
-            "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control "
-            "flow or shapes in that call, bind extra arguments with bound={...} "
-            "(bound tensors must broadcast over the batch), or capture the part of the model you need.",
-        ) from error
-    if bound:
-        _strip_prefix(program.graph, "model")
-    return program
-
-
-def _failed_call(error: BaseException) -> str:
-    """The last frame of the traceback that lies in model code."""
-    where, trace = "the model's forward", error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not any(part in file.replace("\\", "/") for part in MACHINERY):
-            where = f"{trace.tb_frame.f_code.co_name} ({file.rpartition('/')[2]}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return where
-
-
-def _strip_prefix(graph: fx.Graph, prefix: str) -> None:
-    """Module paths as the caller knows them, without the wrapper's attribute name."""
-    for node in graph.nodes:
-        stack = node.meta.get("nn_module_stack")
-        if stack:
-            node.meta["nn_module_stack"] = {
-                key: (path.removeprefix(prefix).removeprefix("."), kind) for key, (path, kind) in stack.items()
-            }
 
 
 def _input_placeholder(program: ExportedProgram) -> fx.Node:
@@ -157,6 +129,11 @@ def _constants(program: ExportedProgram) -> dict[str, Tensor]:
     return held
 
 
+def _outputs(program: ExportedProgram) -> tuple[fx.Node | None, ...]:
+    by_name = {node.name: node for node in program.graph.nodes}
+    return tuple(by_name.get(leaf) if isinstance(leaf, str) else None for leaf in program.graph_signature.user_outputs)
+
+
 def _weight_names(program: ExportedProgram) -> dict[str, str]:
     return {spec.arg.name: spec.target or spec.arg.name for spec in program.graph_signature.input_specs}  # type: ignore[union-attr]
 
@@ -167,7 +144,7 @@ def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
     for node in graph.nodes:
         if node is source or node.op == "output" or not any(parent in reached for parent in parents(node)):
             continue
-        if is_tensor(node) and not is_floating(node):
+        if is_tensor(node) and not carries_derivative(node):
             continue  # an index or a mask: no derivative passes
         reached.add(node)
         if is_floating(node):
@@ -178,18 +155,36 @@ def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
 def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Node]:
     batch = str(value(source).shape[0])  # type: ignore[attr-defined]
     channel = axes.infer(graph, source)
-    named = names.assign(tensors[1:]) | {source: ("input", ())}
+    named = names.assign(tensors[1:], names.first_output(graph)) | {source: ("input", ())}
     nodes = []
     for tensor in tensors:
         shape = axes.describe(value(tensor), batch)  # type: ignore[arg-type]
         axis = channel.get(tensor)
         plain = bool(shape) and shape[0] is None and all(isinstance(size, int) for size in shape[1:])
         axis = axis if plain and axis and axis < len(shape) else None
+        axis = 1 if axis is None and plain and shape[1:] == (1,) else axis  # one number, a score
         coords = tuple(dim for dim in range(1, len(shape)) if dim != axis) if axis is not None else ()
         name, aliases = named[tensor]
         path = names.module_path(tensor)
         nodes.append(Node(name, shape, op_name(tensor), path, axis, coords, value(tensor).dtype, aliases))  # type: ignore[attr-defined]
     return nodes
+
+
+def _check_nodes(nodes: list[Node]) -> None:
+    """Something to invert, and none of it in half precision."""
+    if len(nodes) < 2:
+        raise CaptureError(
+            "a model that makes floating tensors from its input",
+            "none that depends on it and reaches what the forward returns",
+            "Let the forward return the tensors of interest: one, a tuple, a list or a dict of them.",
+        )
+    half = [node for node in nodes if torch.finfo(node.dtype).bits < 32]
+    if half:
+        raise CaptureError(
+            "a model that computes in float32 or float64",
+            f"{half[0].dtype} at {half[0].name!r}",
+            "Take torch.autocast and .half() out of the forward: derivatives in half precision cannot be checked.",
+        )
 
 
 def _check_independence(graph: TensorGraph, example: Tensor) -> None:
@@ -201,11 +196,21 @@ def _check_independence(graph: TensorGraph, example: Tensor) -> None:
         return
     sample = example[:1].detach()
     program = graph.program(("input",), (last,))
-    with torch.no_grad():
-        (alone,), (together,) = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
-    if torch.isfinite(alone).all() and not torch.allclose(
-        together[:1], alone, rtol=1e-2, atol=1e-3 * float(alone.abs().max())
-    ):
+    try:
+        with torch.no_grad():
+            (alone,), (together,) = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
+            again = alone
+            if any(is_random(node) for node in graph.exported.graph.nodes):
+                (again,) = program(sample)
+    except Exception as error:  # an op that names a sample of the batch, say
+        raise CaptureError(
+            "a model that takes any number of samples",
+            f"{type(error).__name__} for one or two: {first_line(error)}",
+            "Look for sizes or indices along the batch axis that are fixed.",
+        ) from error
+    size = float(alone.abs().max())
+    close = torch.allclose(together[:1], alone, rtol=1e-2, atol=1e-3 * size)
+    if not close and torch.isfinite(alone).all() and torch.equal(alone, again):  # else it draws random numbers
         raise CaptureError(
             "a model whose samples do not influence each other",
             f"{last!r} of one sample changes with the rest of its batch",

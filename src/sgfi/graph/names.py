@@ -3,7 +3,7 @@
 Canonical: the qualified path of the deepest module whose output the tensor is (``layer4.1.conv2``), else
 ``<module path>.<op>`` with ``_1``, ``_2``, ... on repeats (``layer4.1.add``), at top level just ``<op>``. A module
 called again: ``layer4.1.relu``, ``layer4.1.relu_1``. Aliases: every enclosing module that returns the same tensor,
-and the ``<module path>.<op>`` form.
+and the ``<module path>.<op>`` form; ``logits`` for the model's output.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from torch import fx
 
 from sgfi.graph.values import op_name
+
+OUTPUT = "logits"
+"""An alias of the model's output, where nothing else is called so."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,14 @@ def outputs(tensors: Iterable[fx.Node]) -> dict[fx.Node, list[ModuleCall]]:
     return {node: sorted(by, key=lambda call: call.path.count(".")) for node, by in returned.items()}
 
 
-def assign(tensors: list[fx.Node]) -> dict[fx.Node, tuple[str, tuple[str, ...]]]:
-    """Canonical name and aliases of every tensor, in topological order."""
+def first_output(graph: fx.Graph) -> fx.Node | None:
+    """What the model returns, the first of several."""
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    return next(iter(output.all_input_nodes), None)
+
+
+def assign(tensors: list[fx.Node], output: fx.Node | None = None) -> dict[fx.Node, tuple[str, tuple[str, ...]]]:
+    """Canonical name and aliases of every tensor, in topological order; ``output`` is also called ``logits``."""
     returned = outputs(tensors)
     op_forms = _op_forms(tensors)
     taken: set[str] = {"input"}
@@ -81,7 +90,8 @@ def assign(tensors: list[fx.Node]) -> dict[fx.Node, tuple[str, tuple[str, ...]]]
     named: dict[fx.Node, tuple[str, tuple[str, ...]]] = {}
     for node in tensors:
         aliases = []
-        for alias in [*(call.name for call in reversed(returned.get(node, []))), op_forms[node]]:
+        forms = [*(call.name for call in reversed(returned.get(node, []))), op_forms[node]]
+        for alias in [*forms, OUTPUT] if node is output else forms:
             if alias not in taken:
                 aliases.append(alias)
                 taken.add(alias)

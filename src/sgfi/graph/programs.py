@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from sgfi.graph.attention import kernel
 from sgfi.graph.values import is_symbolic, value
 
 
@@ -25,6 +26,8 @@ class Exported:
     """Every named tensor's node."""
     constants: Mapping[str, Tensor] = field(default_factory=dict)
     """Weights and buffers by fx placeholder name."""
+    outputs: tuple[fx.Node | None, ...] = ()
+    """For every leaf of what the model returns, the node that makes it; ``None`` for plain values."""
 
     @cached_property
     def names(self) -> dict[fx.Node, str]:
@@ -33,10 +36,10 @@ class Exported:
 
 
 class DerivableKernels:
-    """Attention by the plain kernel: the fused ones have neither forward-mode nor double-backward rules.
+    """Attention by the plain kernel while a model is traced, as :func:`sgfi.graph.attention.plain_attention` runs it.
 
-    torch keeps this choice for the whole process. The first thread to enter makes it, the last to leave takes it back,
-    both in one context, since torch remembers part of it there.
+    torch keeps this choice for the whole process, which is why nothing but tracing makes it. The first thread to enter
+    makes it, the last to leave takes it back, both in one context, since torch remembers part of it there.
     """
 
     def __init__(self) -> None:
@@ -58,6 +61,16 @@ class DerivableKernels:
 derivable_kernels = DerivableKernels()
 
 
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """A caller's ``torch.autocast`` would round what we compute: it is off inside."""
+    with ExitStack() as off:
+        for device in ("cpu", "cuda", "mps", "xpu"):
+            if torch.is_autocast_enabled(device):
+                off.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
 class Program:
     """A pure callable from a few tensors to a few tensors of the captured graph."""
 
@@ -66,7 +79,7 @@ class Program:
         self._module = module
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        with derivable_kernels:
+        with full_precision():
             return self._forward(*inputs)
 
 
@@ -86,6 +99,7 @@ def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...
             copy = piece.call_function(torch.ops.aten.sym_size.int, (made[sources[0]], 0))
         else:
             copy = piece.node_copy(node, lambda old: made[old])
+            copy.target = kernel(node.target) if node.op == "call_function" else node.target
         made[node] = copy
     piece.output(tuple(made[node] for node in wanted))
     return Program(fx.GraphModule(holder, piece))

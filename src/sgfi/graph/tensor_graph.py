@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -55,11 +57,11 @@ class NodeTable(Mapping[str, Node]):
 
     def canonical(self, name: str) -> str:
         """The canonical form of a name or alias; an error that suggests close names otherwise."""
-        if name not in self._canonical:
+        if not isinstance(name, str) or name not in self._canonical:
             raise PlanError(
                 "the name of a tensor in the graph",
                 repr(name),
-                did_you_mean(str(name), self._canonical) or "print(graph) lists every name.",
+                did_you_mean(str(name)[:200], self._canonical) or "print(graph) lists every name.",
             )
         return self._canonical[name]
 
@@ -67,7 +69,7 @@ class NodeTable(Mapping[str, Node]):
         return self._nodes[self.canonical(name)]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._canonical
+        return isinstance(name, str) and name in self._canonical
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._nodes)
@@ -93,6 +95,8 @@ class TensorGraph:
     """fx placeholder name -> qualified name in the model."""
     bound: tuple[str, ...] = ()
     """Names of the forward arguments that were bound at capture."""
+    model: weakref.ref[torch.nn.Module] | None = field(repr=False, default=None)
+    """The captured model, as long as it lives."""
     cache: Cache = field(repr=False, default_factory=Cache)
     """Programs, schedules, segments and the fingerprint."""
 
@@ -107,19 +111,31 @@ class TensorGraph:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of every weight and buffer the graph reads as they are now: name, dtype, shape and bytes."""
-        return self.cache.get("fingerprint", self._digest, self.weights_version(self.constants))
+        """SHA-256 of every weight and buffer the graph reads as they are now: name, dtype, shape and bytes.
 
-    def weights_version(self, placeholders: Iterable[str]) -> tuple[int, ...]:
-        """Changes when one of these weights is written to through PyTorch."""
-        return tuple(self.constants[placeholder]._version for placeholder in placeholders)
+        Worked out again when a checksum of the bytes differs: no way of writing to a weight goes unseen.
+        """
+        return self.cache.get("fingerprint", self._digest, tuple(map(_checksum, self.constants.values())))
+
+    def check_weights(self) -> None:
+        """The model must still hold the tensors that the graph reads; an error that names one that was exchanged."""
+        model = self.model() if self.model is not None else None
+        for placeholder, held in self.constants.items() if model is not None else ():
+            name = self.weight_names[placeholder].removeprefix("model." if self.bound else "")
+            now = _attribute(model, name)
+            if isinstance(now, Tensor) and (now.data_ptr() != held.data_ptr() or now.shape != held.shape):
+                raise QueryError(
+                    "the weights that were captured",
+                    f"{name!r}, exchanged for another tensor since",
+                    "Capture the model again (a new parameter, .data = and .to() exchange tensors).",
+                )
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
         for placeholder in sorted(self.constants, key=lambda key: self.weight_names[key]):
             tensor = self.constants[placeholder].detach().cpu().contiguous()
             digest.update(f"{self.weight_names[placeholder]} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
+            digest.update(_bytes(tensor))
         return digest.hexdigest()
 
     @cached_property
@@ -178,6 +194,12 @@ class TensorGraph:
         head, *lines = text_table(rows).splitlines()
         return "\n".join([head, "-" * len(head), *lines])
 
+    def names(self) -> str:
+        """A table of every tensor's name and the further names it answers to."""
+        rows = [("name", "also"), *((node.name, ", ".join(node.aliases)) for node in self.nodes.values())]
+        head, *lines = text_table(rows).splitlines()
+        return "\n".join([head, "-" * len(head), *lines])
+
     def __str__(self) -> str:
         head = f"TensorGraph of {self.model_class}: {len(self.nodes)} tensors, {len(self.constants)} weights"
         return f"{head}\n{self.table()}"
@@ -186,14 +208,31 @@ class TensorGraph:
         return f"<TensorGraph {self.model_class} {len(self.nodes)} tensors>"
 
 
+def _bytes(tensor: Tensor) -> memoryview:
+    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def _checksum(tensor: Tensor) -> int:
+    """Of the content; ten times as fast as a digest that one may not forge."""
+    return zlib.crc32(_bytes(tensor)) if tensor.numel() else 0
+
+
+def _attribute(model: object, path: str) -> object:
+    for name in path.split("."):
+        model = getattr(model, name, None)
+    return model
+
+
 def check_input(graph: TensorGraph, x: Tensor) -> None:
-    """Shape, dtype, device and finiteness of a batch of inputs."""
+    """Shape, dtype, device and finiteness of a batch of inputs; and that the model's weights are the captured ones."""
     sizes = graph.input.shape[1:]
     shape = "(B, " + ", ".join(map(str, sizes)) + ")"
     if not isinstance(x, Tensor):
         raise QueryError(f"a tensor of shape {shape}", type(x).__name__, "Convert it with torch.as_tensor.")
     if x.dim() != len(sizes) + 1 or tuple(x.shape[1:]) != sizes or len(x) == 0:
         raise QueryError(f"inputs of shape {shape}", str(tuple(x.shape)), "Capture fixes every size but the batch.")
+    if x.layout != torch.strided or x.is_meta:
+        raise QueryError("dense inputs with data", f"{x.layout} on {x.device}", "Make them dense: x.to_dense().")
     if x.dtype != graph.input.dtype:
         raise QueryError(
             f"inputs of dtype {graph.input.dtype}", str(x.dtype), "Convert them yourself; nothing is cast."
@@ -202,6 +241,7 @@ def check_input(graph: TensorGraph, x: Tensor) -> None:
         raise QueryError(f"inputs on {graph.device}", str(x.device), "Move them to the model's device.")
     if not torch.isfinite(x).all():
         raise QueryError("finite inputs", "NaN or infinity", "Clean or drop the affected samples.")
+    graph.check_weights()
 
 
 def text_table(rows: Sequence[Sequence[str]], align: str | None = None) -> str:

@@ -33,6 +33,26 @@ def is_floating(node: fx.Node) -> bool:
     return isinstance(tensor, torch.Tensor) and tensor.dtype.is_floating_point
 
 
+def is_complex(node: fx.Node) -> bool:
+    tensor = value(node)
+    return isinstance(tensor, torch.Tensor) and tensor.dtype.is_complex
+
+
+def carries_derivative(node: fx.Node) -> bool:
+    """A floating or complex tensor; through indices and masks no derivative passes."""
+    return is_floating(node) or is_complex(node)
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether an op draws random numbers when it runs; dropout in evaluation, or with a share of zero, does not."""
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    names = [argument.name for argument in node.target._schema.arguments]  # type: ignore[union-attr]
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    switches = [given.get(name, False) for name in ("train", "training", "dropout_p") if name in names]
+    return all(switches)
+
+
 def is_symbolic(node: fx.Node) -> bool:
     """Arithmetic on sizes: looks like an edge from the input, carries no derivative."""
     return isinstance(value(node), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))

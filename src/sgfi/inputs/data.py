@@ -7,6 +7,7 @@ that cannot be read are skipped with one warning each and counted; they never ch
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
+from sgfi.inputs.arrays import read_array, read_pictures
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing, pixels
 from sgfi.inputs.text import text_windows
@@ -24,6 +26,10 @@ from sgfi.inputs.text import text_windows
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".gif", ".ppm"})
 ARRAY_SUFFIXES = frozenset({".npy", ".safetensors"})
 TEXT_SUFFIXES = frozenset({".txt", ".md"})
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF", "PPM")
+"""Of PIL's, those of the suffixes: by contents, a file may be any of them."""
+MOST_PIXELS = 1 << 27
+"""Of one picture: more takes more than 400 MB to decode."""
 CACHE_BYTES = 512 * 2**20
 
 
@@ -81,7 +87,7 @@ class ImageBatches:
             raise DataError(
                 "at least one readable image", f"{len(paths)} files, none of them readable", "Check the folder."
             )
-        self.names = [path.stem for path in self.paths]
+        self.names = [shown(path.stem) for path in self.paths]
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return (self[index] for index in range(len(self)))
@@ -100,14 +106,14 @@ class ImageBatches:
             "kind": "images",
             "inputs": len(self.paths),
             "skipped": self.skipped,
-            "digest": hashlib.sha256(listing.encode()).hexdigest()[:16],
+            "digest": hashlib.sha256(os.fsencode(listing)).hexdigest()[:16],
         }
 
     def _readable(self, path: Path) -> bool:
         try:
             self._crop(path)
         except DataError as error:
-            self.skipped.append(path.name)
+            self.skipped.append(shown(path.name))
             warnings.warn(f"skipped {error.got}", SkippedFile, stacklevel=3)
             return False
         return True
@@ -116,7 +122,7 @@ class ImageBatches:
         """uint8 (C, H, W), from the cache when it is there."""
         if path in self._cache:
             return self._cache[path]
-        crop = pixels(self.preprocessing.crop(open_image(path)))
+        crop = pixels(self.preprocessing.crop(open_image(path), shown(path.name)))
         if crop.numel() <= self._cache_left:
             self._cache_left -= crop.numel()
             self._cache[path] = crop
@@ -187,31 +193,64 @@ def _span(batches: TensorBatches | ImageBatches, index: int) -> slice:
 
 
 def open_image(path: Path) -> Any:
-    """A fully decoded PIL image; anything wrong with the file is a DataError."""
+    """A fully decoded PIL image; anything wrong with the file is a DataError.
+
+    Size and format are read from the header, and looked at before anything is decoded. Formats that PIL hands to other
+    programs (EPS to Ghostscript) are not among ours, whatever the file is called.
+    """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     if not path.is_file():
-        raise DataError("an image file", f"nothing at {path}", "Check the path.")
+        raise DataError("an image file", f"{path.name}, which is {_what_is_at(path)}", "Check the path.")
     try:
-        with Image.open(path) as image:
-            return ImageOps.exif_transpose(image).convert("RGB")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of PIL, about what is wrong with the file; ours is the error
+            with Image.open(path, formats=FORMATS) as image:
+                _check_pixels(path, *image.size)
+                return ImageOps.exif_transpose(image).convert("RGB")
     except UnidentifiedImageError as error:  # its own words repeat the whole path
         raise _undecodable(path, "no known image format") from error
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # PIL's readers of broken files raise nearly anything
         raise _undecodable(path, f"{type(error).__name__}: {error}") from error
 
 
+def _what_is_at(path: Path) -> str:
+    return "no regular file" if os.path.lexists(path) else "not there"
+
+
+def _check_pixels(path: Path, width: int, height: int) -> None:
+    if width * height > MOST_PIXELS:
+        raise _undecodable(path, f"{width} x {height} pixels, more than {MOST_PIXELS}")
+
+
 def _undecodable(path: Path, why: str) -> DataError:
-    return DataError("a picture that can be decoded", f"{path.name} ({why})", "Replace or remove the file.")
+    return DataError("a picture that can be decoded", f"{shown(path.name)} ({why})", "Replace or remove the file.")
+
+
+def shown(name: str) -> str:
+    """A file's name as text that can be printed: bytes that are no UTF-8 as question marks."""
+    return name.encode("utf-8", "replace").decode()
+
+
+def _as_path(path: Any) -> Path:
+    try:
+        return Path(path)
+    except TypeError as error:
+        raise DataError("the path of inputs", type(path).__name__, "Pass text or a pathlib.Path.") from error
 
 
 def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
     """One file -> float32 (1, C, H, W), prepared for the model."""
-    return preprocessing(open_image(Path(path)))[None]
+    return preprocessing(open_image(_as_path(path)))[None]
 
 
 def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> Batches:
     """What :func:`open_source` reads, prepared for the model; ``limit`` takes the first ones, of a folder a spread."""
+    for what, number in (("batch size", batch_size), ("limit", limit)):
+        if number is not None and (not isinstance(number, int) or number < 1):
+            raise DataError(f"a {what} of 1 or more", repr(number), "Give a positive whole number.")
     source = open_source(path, loaded)
     count = len(source) if limit is None else min(limit, len(source))
     spread = [index * len(source) // count for index in range(count)]  # so that every class has its share
@@ -221,10 +260,10 @@ def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit
 def open_source(path: str | Path, loaded: LoadedModel) -> Source:
     """A folder of images (searched recursively), one image, an .npy or .safetensors of inputs, an .npz of ``images``,
     or a text file."""
-    path = Path(path)
+    path = _as_path(path)
     suffix = path.suffix.lower()
     if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and p.is_file())
+        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in IMAGE_SUFFIXES and not p.is_dir())
         if not files:
             known = ", ".join(sorted(IMAGE_SUFFIXES))
             raise DataError("images in the folder", f"none below {path}", f"Known: {known}.")
@@ -241,34 +280,9 @@ def open_source(path: str | Path, loaded: LoadedModel) -> Source:
     if suffix in TEXT_SUFFIXES:
         return Source(path, rows=text_windows(path, loaded).numpy())
     if suffix == ".npz":
-        with np.load(path, allow_pickle=False) as arrays:
-            if "images" not in arrays:
-                raise DataError("an array named 'images'", f"{list(arrays)} in {path.name}", "Save it under this name.")
-            return Source(path, rows=arrays["images"])
+        return Source(path, rows=read_pictures(path))
     known = ", ".join(sorted(IMAGE_SUFFIXES | ARRAY_SUFFIXES | TEXT_SUFFIXES | {".npz"}))
     raise DataError(f"a file that ends in one of {known}", path.name, "Convert it to one of these.")
-
-
-def read_array(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
-    """Inputs already in the model's coordinates: .npy (N, ...), or the only / the ``inputs`` tensor of a
-    .safetensors."""
-    try:
-        if path.suffix == ".npy":
-            inputs = torch.from_numpy(np.load(path, allow_pickle=False))
-        else:
-            from safetensors.torch import load_file
-
-            tensors = load_file(path)
-            inputs = tensors["inputs"] if "inputs" in tensors else next(iter(tensors.values()))
-    except Exception as error:
-        raise DataError("a readable array file", f"{path.name}: {error}", "Write it again.") from error
-    if tuple(inputs.shape[1:]) != shape or not inputs.is_floating_point():
-        raise DataError(
-            f"floating point inputs of shape (N, {', '.join(map(str, shape))})",
-            f"{inputs.dtype} of shape {tuple(inputs.shape)} in {path.name}",
-            "Save inputs that are already prepared for the model, or set --size.",
-        )
-    return inputs.to(torch.float32)
 
 
 def _prepared(pictures: np.ndarray, loaded: LoadedModel) -> torch.Tensor:

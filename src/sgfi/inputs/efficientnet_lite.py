@@ -17,24 +17,7 @@ from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inputs.weights import read_state
 from sgfi.optional import need
 
-NAMES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
 SIZES = {"efficientnet_lite0": 224, "efficientnet_lite1": 240, "efficientnet_lite2": 260}
-STEM_AND_HEAD = {
-    "conv_stem": "_conv_stem",
-    "bn1": "_bn0",
-    "conv_head": "_conv_head",
-    "bn2": "_bn1",
-    "classifier": "_fc",
-}
-EXPANDED = {
-    "conv_pw": "_expand_conv",
-    "bn1": "_bn0",
-    "conv_dw": "_depthwise_conv",
-    "bn2": "_bn1",
-    "conv_pwl": "_project_conv",
-    "bn3": "_bn2",
-}
-UNEXPANDED = {"conv_dw": "_depthwise_conv", "bn1": "_bn1", "conv_pw": "_project_conv", "bn2": "_bn2"}
 
 
 def efficientnet_lite(name: str, *, pretrained: bool = True) -> tuple[nn.Module, Preprocessing]:
@@ -65,19 +48,9 @@ def weights_path(name: str) -> Path:
 
 
 def renamed(state: dict[str, torch.Tensor], model: nn.Module) -> dict[str, torch.Tensor]:
-    """The packaged tensors under timm's names; a KeyError where one of timm's names is missing."""
-    order: dict[tuple[str, str], int] = {}  # timm -> package
-    for name in model.state_dict():
-        parts = name.split(".")
-        if parts[0] == "blocks":
-            order.setdefault((parts[1], parts[2]), len(order))
-    return {name: state[_packaged_name(name, order, model)] for name in model.state_dict()}
-
-
-def _packaged_name(name: str, order: dict[tuple[str, str], int], model: nn.Module) -> str:
-    parts = name.split(".")
-    if parts[0] != "blocks":
-        return f"{STEM_AND_HEAD[parts[0]]}.{parts[1]}"
-    block = model.get_submodule(".".join(parts[:3]))
-    table = EXPANDED if hasattr(block, "conv_pwl") else UNEXPANDED
-    return f"_blocks.{order[parts[1], parts[2]]}.{table[parts[3]]}.{parts[4]}"
+    """The packaged tensors under timm's names: both networks list the same tensors in the same order."""
+    own = model.state_dict()
+    kinds, packaged = ([(name.rpartition(".")[2], value.shape) for name, value in s.items()] for s in (own, state))
+    if kinds != packaged:
+        raise SgfiError("the tensors of timm's EfficientNet-Lite, in order", "others", "Install the packages again.")
+    return dict(zip(own, state.values(), strict=True))

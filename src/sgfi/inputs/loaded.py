@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
 from torch import nn
 
+from sgfi.errors import DataError
 from sgfi.inputs.preprocessing import Preprocessing
 
 Provenance = dict[str, Any]
+LARGEST_INPUT = 1 << 26
+"""Numbers of one input: 256 MiB, and a model's activations take many times as much."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,16 @@ class LoadedModel:
     tokenizer: Any = None
     embed: Callable[[torch.Tensor], torch.Tensor] | None = field(default=None, repr=False)
     """Token ids (B, L) -> embeddings (B, L, D), for text models."""
+
+    def __post_init__(self) -> None:
+        sizes = self.input_shape
+        whole = isinstance(sizes, tuple) and all(isinstance(size, int) and size > 0 for size in sizes)
+        if not whole or len(sizes) > 8 or prod(sizes) > LARGEST_INPUT:
+            raise DataError(
+                f"an input shape of positive whole numbers whose product is at most {LARGEST_INPUT}",
+                f"{sizes!r} of {self.spec}",
+                "Correct INPUT_SHAPE in the model's file, or choose a smaller --size.",
+            )
 
     @property
     def example(self) -> torch.Tensor:

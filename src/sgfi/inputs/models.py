@@ -45,16 +45,16 @@ def reload_model(record: Provenance) -> LoadedModel:
 
     Files are named as they were when the maps were made, so from another folder they must be named again.
     """
-    try:
-        _check_files(record["spec"], record["weights"])
-        loaded = load_model(record["spec"], record["weights"], strict=record["strict"])
-        shape = tuple(record["input_shape"])
-    except KeyError as error:
-        raise DataError(
-            "a record of how the model was built", f"a record without {error}", "Name the model with --model."
-        ) from error
-    prepared = record.get("preprocessing")
-    prepared = None if prepared is None else Preprocessing.from_dict(prepared)
+    kinds: dict[str, type] = {"spec": str, "weights": str, "strict": bool, "input_shape": list}
+    odd = [key for key, kind in kinds.items() if not isinstance(record.get(key), kind)]
+    given = record.get("preprocessing")
+    if odd or not isinstance(given, (dict, type(None))):
+        got = f"a record without {odd[0]!r}" if odd else "a record whose preprocessing is no mapping"
+        raise DataError("a record of how the model was built", got, "Name the model with --model.")
+    prepared = None if given is None else Preprocessing.from_dict(given)
+    shape = tuple(record["input_shape"])
+    _check_files(record["spec"], record["weights"])
+    loaded = load_model(record["spec"], record["weights"], strict=record["strict"])
     return replace(loaded, input_shape=shape, preprocessing=prepared)
 
 
@@ -67,19 +67,14 @@ def describe_weights(record: Provenance) -> str:
 
 
 def _check_files(spec: str, weights: str) -> None:
-    file = _python_file(spec)
-    if file is not None and not file.is_file():
-        raise DataError(
-            "the Python file that builds the model of these maps",
-            f"nothing at {file} from this folder",
-            "Name it with --model path/to/net.py:build.",
-        )
-    if weights not in LIBRARY_WEIGHTS and not Path(weights).is_file():
-        raise DataError(
-            "the weights file of these maps",
-            f"nothing at {weights} from this folder",
-            "Name it with --weights path/to/file.",
-        )
+    own = None if weights in LIBRARY_WEIGHTS else Path(weights)
+    for what, file, option in (
+        ("Python file that builds the model", _python_file(spec), "--model path/to/net.py:build"),
+        ("weights file", own, "--weights path/to/file"),
+    ):
+        if file is not None and not file.is_file():
+            got = f"nothing at {file} from this folder"
+            raise DataError(f"the {what} of these maps", got, f"Name it with {option}.")
 
 
 def _python_file(spec: str) -> Path | None:

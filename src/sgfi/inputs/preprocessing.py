@@ -8,7 +8,8 @@ inversion uses exactly the preparation that calibration used.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+MOST_SCALED = 1 << 25
+"""Pixels of a resized picture before the crop."""
+LARGEST_SIDE = 1 << 16
+"""Pixels along one side of a model's input."""
 FILTERS = ("nearest", "bilinear", "bicubic", "lanczos", "box", "hamming")
 
 
@@ -41,6 +46,18 @@ class Preprocessing(JsonSettings):
     """Where the numbers come from: a library's own transform, or a guess the user should know about."""
 
     def __post_init__(self) -> None:
+        sides = self.size if isinstance(self.size, tuple) else ()
+        if len(sides) != 2 or not all(_is_side(side) for side in (*sides, *([self.resize] if self.resize else []))):
+            raise DataError(
+                f"a height, a width and a resize length from 1 to {LARGEST_SIDE}",
+                f"size {self.size!r}, resize {self.resize!r}",
+                "Give whole numbers of pixels.",
+            )
+        numbers = [*self.mean, *self.std] if isinstance(self.mean, tuple) and isinstance(self.std, tuple) else ["?"]
+        if not all(isinstance(v, (int, float)) and isfinite(v) for v in numbers) or 0 in self.std:
+            raise DataError(
+                "finite means and deviations other than zero", f"mean {self.mean!r}, std {self.std!r}", "Correct them."
+            )
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
             raise DataError(
                 "a mean and a deviation for each of 1 or 3 colour channels",
@@ -59,12 +76,14 @@ class Preprocessing(JsonSettings):
 
     def at(self, size: int) -> Preprocessing:
         """The same preparation for another square input size; the margin of the crop stays in proportion."""
+        if not _is_side(size):
+            raise DataError(f"an input size from 1 to {LARGEST_SIDE} pixels", repr(size), "Choose one in this range.")
         ratio = size / min(self.size)
         resize = None if self.resize is None else max(size, round(self.resize * ratio))
         return replace(self, size=(size, size), resize=resize)
 
-    def crop(self, image: Image.Image) -> Image.Image:
-        """Colour mode, size and crop; still a picture."""
+    def crop(self, image: Image.Image, name: str = "the picture") -> Image.Image:
+        """Colour mode, size and crop; still a picture. ``name`` is for the error about one that is too narrow."""
         from PIL import Image
 
         image = image.convert("RGB" if len(self.mean) == 3 else "L")
@@ -73,6 +92,12 @@ class Preprocessing(JsonSettings):
         if self.squash:
             return image.resize((width, height), resampling)
         scaled = _scaled_size(image.size, self.resize, self.size)
+        if scaled[0] * scaled[1] > max(MOST_SCALED, 4 * height * width):
+            raise DataError(
+                "a picture whose sides are in proportion",
+                f"{name} of {image.width} x {image.height} pixels, {scaled[0]} x {scaled[1]} when resized",
+                "Crop it or leave it out.",
+            )
         image = image.resize(scaled, resampling)
         # Half-way crops round to even here, as in torchvision: the same pixels for the same file.
         left, top = round((image.width - width) / 2), round((image.height - height) / 2)
@@ -95,9 +120,9 @@ class Preprocessing(JsonSettings):
     def _moments(self) -> tuple[torch.Tensor, torch.Tensor]:
         return tuple(torch.tensor(v).view(1, -1, 1, 1) for v in (self.mean, self.std))  # type: ignore[return-value]
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON-able, for the manifest."""
-        return asdict(self)
+
+def _is_side(side: Any) -> bool:
+    return isinstance(side, int) and 1 <= side <= LARGEST_SIDE
 
 
 def pixels(image: Image.Image) -> torch.Tensor:

@@ -9,6 +9,10 @@ import torch
 from sgfi.errors import DataError
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.language.windows import tokenise
+from sgfi.settings import read_bounded
+
+LONGEST_TEXT = 256 << 20
+"""Bytes of one text file."""
 
 
 def text_windows(path: Path, loaded: LoadedModel) -> torch.Tensor:
@@ -17,7 +21,11 @@ def text_windows(path: Path, loaded: LoadedModel) -> torch.Tensor:
         raise DataError(
             f"a language model for the text file {path.name}", loaded.spec, "Use an hf: causal language model."
         )
-    ids = tokenise(loaded.tokenizer, path.read_text(encoding="utf-8", errors="replace"))
+    try:
+        text = read_bounded(path, LONGEST_TEXT).decode("utf-8", errors="replace")
+    except OSError as error:
+        raise DataError(f"a text file of at most {LONGEST_TEXT} bytes", str(error), "Split it.") from error
+    ids = tokenise(loaded.tokenizer, text)
     length = loaded.input_shape[0]
     count = len(ids) // length
     if count == 0:

@@ -4,5 +4,18 @@ from sgfi.inversion.estimator import STAGES, Estimator, Inverse, depth_targets
 from sgfi.inversion.family import MapFamily
 from sgfi.inversion.invert import invert, sweep
 from sgfi.inversion.query import Query
+from sgfi.inversion.selection import JointSelection, Selection, Selections
 
-__all__ = ["STAGES", "Estimator", "Inverse", "MapFamily", "Query", "depth_targets", "invert", "sweep"]
+__all__ = [
+    "STAGES",
+    "Estimator",
+    "Inverse",
+    "JointSelection",
+    "MapFamily",
+    "Query",
+    "Selection",
+    "Selections",
+    "depth_targets",
+    "invert",
+    "sweep",
+]

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion.query import Query
@@ -64,7 +65,7 @@ class Estimator(Protocol):
 
     @property
     def origin(self) -> Tensor | float:
-        """What values are deviations from: ``origin + value`` is an input. Zero for maps, else one input's shape."""
+        """What values are deviations from: ``origin + value`` is an input. Zero for the paper's maps, else (*input)."""
 
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """(B, ...) what the target registered of ``x``, before a query selects from it: what ``terminal`` replaces."""
@@ -92,6 +93,12 @@ def spread(names: Sequence[str], count: int) -> list[str]:
         raise QueryError("at least one name to choose", str(count), "Give a larger count.")
     count, last = min(count, len(names)), len(names) - 1
     return [names[last - round(index * last / max(count - 1, 1))] for index in reversed(range(count))]
+
+
+def deviation(graph: TensorGraph, target: str, x: Tensor, mean: Tensor) -> Tensor:
+    """``H(x) - H(mean)`` at a tensor: (B, *input) and (*input) -> (B, *target)."""
+    values = Linearisation(graph, {}, torch.cat([x, mean.unsqueeze(0)]), keep=[target]).values[target]
+    return values[:-1] - values[-1]
 
 
 def checked_terminal(terminal: Tensor, state: Tensor, queries: int = 1) -> Tensor:

@@ -12,9 +12,10 @@ from torch import Tensor
 from sgfi.boundaries import BoundaryDag, Plan
 from sgfi.derivatives import Linearisation, backpropagate
 from sgfi.errors import PlanError, QueryError
-from sgfi.graph import Node, TensorGraph
-from sgfi.inversion.estimator import Inverse, checked_terminal
+from sgfi.graph import Node, TensorGraph, full_precision
+from sgfi.inversion.estimator import Inverse, checked_terminal, deviation
 from sgfi.inversion.query import Query
+from sgfi.inversion.selection import Selections
 from sgfi.inversion.update import walk
 from sgfi.spectral import WienerMap
 
@@ -51,6 +52,8 @@ class MapFamily:
     gauge: str = "query"
     """What the terminal seed is divided by: ``query``, the channels asked for (the paper), or ``additive``, all the
     target's channels: answers of parts then add up to that of the whole, in the final stage too."""
+    mean: tuple[float, ...] | None = None
+    """Of every input channel, where the maps were fitted on tangents: answers are for ``H(x) - H(mean)``. Else none."""
 
     def __post_init__(self) -> None:
         if self.gauge not in GAUGES:
@@ -77,13 +80,23 @@ class MapFamily:
         return self.plan.boundary[self.plan.toward(target or self.target).target].node
 
     @property
-    def origin(self) -> float:
-        return 0.0
+    def origin(self) -> Tensor | float:
+        """Zero; of maps fitted on tangents the mean input, equal at every coordinate."""
+        if self.mean is None:
+            return 0.0
+        node, graph = self.plan.boundary["input"].node, self.graph
+        mean = torch.tensor(self.mean, dtype=graph.input.dtype, device=graph.device)
+        axes = [-1 if axis == node.channel_axis else 1 for axis in range(1, len(node.shape))]
+        return mean.reshape(axes).expand(graph.input.shape[1:]).contiguous()  # type: ignore[arg-type]
 
+    @torch.inference_mode(False)
     @torch.no_grad()
+    @full_precision()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
-        """``H_T``"""
-        name = self.node(target).name
+        """``H_T``; of maps fitted on tangents ``H_T(x) - H_T(mean)``, what the target registered of ``x - mean``."""
+        name, origin = self.node(target).name, self.origin
+        if isinstance(origin, Tensor):
+            return deviation(self.graph, name, x, origin)
         return Linearisation(self.graph, {}, x, keep=[name]).values[name]
 
     @property
@@ -103,6 +116,7 @@ class MapFamily:
             "nodes": len(self.maps),
             "ridge": self.ridge,
             "children": self.children,
+            "on": "states" if self.mean is None else "tangents",
             "maps_per_node": self.stages,
             "samples": self.samples,
             "precision": self.precision,
@@ -114,19 +128,26 @@ class MapFamily:
     ) -> list[Inverse]:
         """Queries on one target, several stacked along a leading axis ``(Q, B, ...)``."""
         self._check_weights()
+        if any(query.also for query in queries):
+            raise QueryError(
+                "a query about one tensor: maps are walked back from one target",
+                str(next(query for query in queries if query.also)),
+                "A natural inverse answers groups: sgfi.natural(family.graph).",
+            )
         dag = self.plan.toward(queries[0].target or self.target)
         node, single = self.plan.boundary[dag.target].node, len(queries) == 1
-        masks = [query.mask(node, x.device) for query in queries]
+        chosen = Selections.of(query.selection(node, x.device) for query in queries)
         sizes = [node.channels if self.gauge == "additive" else query.size(node) for query in queries]
-        selector = masks[0] if single else torch.stack(masks).unsqueeze(1)  # (..., *shape), (Q, 1, ..., *shape)
         divisor = float(sizes[0]) if single else x.new_tensor(sizes).reshape(-1, *[1] * len(node.shape))
 
         def selected(state: Tensor) -> Tensor:
-            """P_{S,Q} H_T; a masked entry is exactly zero even where H_T is huge."""
+            """P H_T, for several queries (Q, B, ...)."""
+            if terminal is None and self.mean is not None:
+                state = self.state(x, dag.target)
             if terminal is not None:
                 own = checked_terminal(terminal, state, len(queries))
                 state = own.squeeze(0) if single and own.dim() > state.dim() else own
-            return torch.where(selector, state, torch.zeros((), dtype=state.dtype, device=state.device))
+            return chosen[0].project(state) if single else chosen.project(state)
 
         if stage == "raw":
             point = Linearisation(self.graph, {}, x, keep=[dag.target])
@@ -178,9 +199,10 @@ class MapFamily:
             )
 
     def __repr__(self) -> str:
+        fitted_on = f"{self.samples} {'samples' if self.mean is None else 'tangents'}"
         return (
             f"<MapFamily {len(self.maps)} nodes, up to {self.stages} maps each -> {self.target}, "
-            f"{self.children} children, {self.samples} samples, {self.bytes / 2**20:.1f} MiB>"
+            f"{self.children} children, {fitted_on}, {self.bytes / 2**20:.1f} MiB>"
         )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
-from sgfi.graph import Node, check_input
+from sgfi.graph import Node, check_input, full_precision
 from sgfi.inversion.estimator import STAGES, Estimator, Inverse
 from sgfi.inversion.query import Coord, Query
 
@@ -16,7 +16,7 @@ from sgfi.inversion.query import Coord, Query
 def invert(
     estimator: Estimator,
     x: Tensor,
-    target: str | None = None,
+    target: str | Query | None = None,
     channels: Sequence[int] | int | None = None,
     coords: Sequence[Coord] | None = None,
     terminal: Tensor | None = None,
@@ -24,16 +24,20 @@ def invert(
 ) -> Inverse:
     """What the selected feature of ``x`` identifies in the input domain.
 
-    ``estimator`` is a map family or a natural inverse. ``target`` is the estimator's own or another that it can answer
-    for; ``channels`` and ``coords`` select S and Q; ``terminal`` replaces the target's state before masking (operating
-    point from ``x``, target from elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first
-    maps only) or ``"final"``.
+    ``estimator`` is a map family or a natural inverse. ``target`` is the estimator's own, another that it answers for,
+    or a whole :class:`Query` (for directions); ``channels`` and ``coords`` select S and Q; ``terminal`` replaces the
+    target's state before the query selects from it (operating point from ``x``, target from elsewhere); ``stage`` is
+    ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
     """
-    return sweep(estimator, x, [Query(target, channels, coords)], terminal=terminal, stage=stage)[0]
+    if isinstance(target, Query) and (channels is not None or coords is not None):
+        raise QueryError("a query, or its parts", "a query beside channels or coords", "Put them into the query.")
+    query = target if isinstance(target, Query) else Query(target, channels, coords)
+    return sweep(estimator, x, [query], terminal=terminal, stage=stage)[0]
 
 
 @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
 @torch.no_grad()
+@full_precision()
 def sweep(
     estimator: Estimator,
     x: Tensor,
@@ -53,20 +57,38 @@ def sweep(
     check_input(estimator.graph, x)
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
+    if isinstance(terminal, Tensor) and (terminal.layout != torch.strided or terminal.is_meta):
+        raise QueryError("a dense terminal with data", f"{terminal.layout} on {terminal.device}", "Make it dense.")
     asked = _checked_queries(queries)
-    by_target: dict[Node, list[int]] = {}
+    by_target: dict[tuple[Node, ...], list[int]] = {}
     for index, query in enumerate(asked):
-        by_target.setdefault(estimator.node(query.target), []).append(index)
+        by_target.setdefault(tuple(estimator.node(part.target) for part in query.parts), []).append(index)
     answers: dict[int, Inverse] = {}
-    for node, indices in by_target.items():
-        group = [asked[index] for index in indices]
-        answers.update(zip(indices, estimator.answer(x, group, _part(terminal, indices, node), stage), strict=True))
+    for nodes, indices in by_target.items():
+        same = [asked[index] for index in indices]
+        answers.update(zip(indices, estimator.answer(x, same, _part(terminal, indices, nodes), stage), strict=True))
+    for inverse in answers.values():
+        _check_finite(inverse)
     return [answers[index] for index in range(len(asked))]
 
 
-def _part(terminal: Tensor | None, indices: list[int], node: Node) -> Tensor | None:
-    """The terminals of some queries, where each has its own."""
-    own = isinstance(terminal, Tensor) and terminal.dim() == len(node.shape) + 1 and len(terminal) > max(indices)
+def _check_finite(inverse: Inverse) -> None:
+    if torch.isfinite(inverse.value).all():
+        return
+    # From the target to the input: where it went wrong first.
+    wrong = [name for name, state in inverse.states.items() if not torch.isfinite(state).all()]
+    name = wrong[-1] if wrong else "input"
+    raise QueryError(
+        "an inverse of finite numbers",
+        f"NaN or infinity, first at {name!r}",
+        "Look for overflow in the model there, in the terminal that was given, or in maps of other weights.",
+    )
+
+
+def _part(terminal: Tensor | None, indices: list[int], nodes: tuple[Node, ...]) -> Tensor | None:
+    """The terminals of some queries, where each has its own; of a group (B, numbers of all its tensors)."""
+    rank = len(nodes[0].shape) if len(nodes) == 1 else 2
+    own = isinstance(terminal, Tensor) and terminal.dim() == rank + 1 and len(terminal) > max(indices)
     return terminal[indices] if own else terminal  # type: ignore[index]
 
 

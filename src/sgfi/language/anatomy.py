@@ -36,7 +36,7 @@ class Anatomy:
         """The canonical name of a layer's output, or of the output of its attention or MLP. Layers count from one."""
         if part not in list(PARTS):
             raise PlanError(f"a part among {list(PARTS)}", repr(part), did_you_mean(str(part), PARTS))
-        if not _whole(layer) or not 1 <= layer <= len(self.blocks):
+        if type(layer) is not int or not 1 <= layer <= len(self.blocks):
             raise PlanError(f"a layer from 1 to {len(self.blocks)}", repr(layer), "Layers count from one.")
         names = [f"{self.blocks[layer - 1]}.{module}".rstrip(".") for module in PARTS[part]]
         for name in names:
@@ -69,7 +69,7 @@ def token_plan(
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(embedding_model(lm), embeddings).")
-    if not _whole(spacing) or spacing < 1:
+    if type(spacing) is not int or spacing < 1:
         raise PlanError("a spacing of one layer or more", repr(spacing), "The paper uses 2.")
     chosen = FAMILIES.get(str(family))
     if chosen is None and re.fullmatch(r"causal\+[1-9]\d*", str(family)):
@@ -81,7 +81,3 @@ def token_plan(
     target = body.tensor(layer, part)
     inner = [body.tensor(earlier) for earlier in range(spacing, layer, spacing)]
     return plan(graph, target, inner, partition=chosen["partition"], operator=chosen["operator"])
-
-
-def _whole(number: object) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool)

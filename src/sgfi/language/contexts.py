@@ -33,9 +33,9 @@ class Template:
     """``frame`` with slots for head, attractor and auxiliary; the words, singular first."""
 
     frame: str
-    head: tuple[str, str]
-    attractor: tuple[str, str]
-    auxiliary: tuple[str, str]
+    head: Sequence[str]
+    attractor: Sequence[str]
+    auxiliary: Sequence[str]
 
 
 def _packaged(name: str) -> Any:
@@ -48,10 +48,7 @@ SENSES: dict[str, dict[str, list[str]]] = _packaged("polysemy.json")
 The last word is queried. Words between asterisks are its cues: they were chosen with the sentences, before anything
 was measured, and are what a reader would point at to say which meaning is meant.
 """
-TEMPLATES = tuple(
-    Template(row["frame"], *((singular, plural) for singular, plural in (row[role] for role in ROLES)))
-    for row in _packaged("agreement.json")
-)
+TEMPLATES = tuple(Template(**row) for row in _packaged("agreement.json"))
 """Twenty templates of number agreement: a head, a nearer noun of the other number, an auxiliary, a predicate.
 
 Every template makes four contexts: singular or plural head, and the auxiliary that agrees with it or the other one.
@@ -80,15 +77,10 @@ class Context:
     def terminal(self) -> int:
         return len(self.ids) - 1
 
-    @property
-    def tensor(self) -> Tensor:
-        """(L,)"""
-        return torch.tensor(self.ids)
-
 
 def stacked(contexts: Sequence[Context]) -> Tensor:
     """(N, L) ids."""
-    return torch.stack([context.tensor for context in contexts])
+    return torch.tensor([context.ids for context in contexts])
 
 
 def polysemy(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
+
+from sgfi.spectral.ridge import reduced_rank
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,5 @@ def fit_interface(inverses: Tensor, embeddings: Tensor, rank: int = 64, ridge: f
     """
     x, y = inverses.double(), (embeddings - inverses).double()
     square = x.T @ x / len(x)
-    square.diagonal().add_(ridge * float(square.diagonal().mean()))
-    factor = torch.linalg.cholesky(square)
-    cross = y.T @ x / len(x)  # (D, D)
-    whitened = torch.linalg.solve_triangular(factor, cross.T, upper=False).T
-    left = torch.linalg.svd(whitened, full_matrices=False).U[:, : min(rank, x.shape[1])]
-    down = torch.cholesky_solve((left.T @ cross).T, factor).T
-    return Interface(down.to(inverses.dtype), left.to(inverses.dtype))
+    up, down = reduced_rank(square, y.T @ x / len(x), ridge * float(square.diagonal().mean()), rank)
+    return Interface(down.to(inverses.dtype), up.to(inverses.dtype))

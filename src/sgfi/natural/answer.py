@@ -16,7 +16,8 @@ class NaturalAnswer(Inverse):
     """What the input most probably is, given what the queried feature registered, and how far to trust it.
 
     ``value`` is the posterior mean as a deviation from the prior's mean; ``states`` hold the value at the input and
-    ``P t`` at the target; ``ridge`` is the lambda that was used.
+    ``P t`` at the target; ``ridge`` is the lambda that was used (one for a group of tensors, whose rows are in units of
+    their own lambdas).
     """
 
     residual: Tensor | None = None

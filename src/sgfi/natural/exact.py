@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
+from sgfi.inversion import Selection, Selections
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian
 from sgfi.natural.solution import Shares, Solution, norms
@@ -18,10 +20,12 @@ BLOCK = 2**22
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """``W = J S^(1/2)`` at selected numbers of the target, and ``W W' = J S J*`` there."""
+    """``W = J S^(1/2)`` of the rows that some queries select, and ``W W' = J S J*`` of them.
 
-    numbers: Tensor
-    """(n,) ascending: places in the flattened target."""
+    First the numbers that masks have in common, each once, then the rows of every query with directions.
+    """
+
+    chosen: Selections
     white: Tensor
     """(B, n, N) W, over the flattened input."""
     gram: Tensor
@@ -29,38 +33,44 @@ class Rows:
     prior: Prior
 
     @classmethod
-    def of(cls, jacobian: Jacobian, prior: Prior, numbers: Tensor) -> Rows:
-        """One VJP for each number, in chunks."""
-        batch, *shape = jacobian.target_shape
+    def of(cls, jacobian: Jacobian, prior: Prior, chosen: Selections) -> Rows:
+        """One VJP for each row, in chunks."""
         parts = []
-        for part in numbers.split(jacobian.chunk):
-            seeds = jacobian.local.outputs[0].new_zeros(len(part), shape_size(shape))
-            seeds[torch.arange(len(part)), part] = 1
-            seeds = seeds.reshape(len(part), 1, *shape).expand(-1, batch, *shape)
-            parts.append(prior.root(jacobian.pull(seeds)).flatten(2))
+        for seeds in _seeds(_blocks(chosen), jacobian):
+            expanded = seeds.unsqueeze(1).expand(-1, *jacobian.target_shape)
+            parts.append(prior.root(jacobian.pull(expanded)).flatten(2))
         white = torch.cat(parts).transpose(0, 1).contiguous()
-        return cls(numbers, white, _gram(white), prior)
+        return cls(chosen, white, _gram(white), prior)
 
-    def system(self, mask: Tensor, ridge: Tensor) -> ExactSystem:
-        """The system of a query whose numbers are among these; ``ridge`` (B,) is lambda."""
-        chosen = torch.nonzero(mask.flatten()[self.numbers]).flatten()
-        assert len(chosen) == int(mask.sum()), "a query asks for rows that were not computed"
-        whole = len(chosen) == len(self.numbers)
-        gram = self.gram if whole else self.gram[:, chosen][:, :, chosen]
-        white = self.white if whole else self.white[:, chosen]
-        unit = torch.eye(len(chosen), dtype=gram.dtype, device=gram.device)
+    def system(self, number: int, ridge: Tensor) -> ExactSystem:
+        """The system of one of the queries; ``ridge`` (B,) is lambda."""
+        places = self._places(number)
+        whole = len(places) == self.white.shape[1]
+        gram = self.gram if whole else self.gram[:, places][:, :, places]
+        white = self.white if whole else self.white[:, places]
+        unit = torch.eye(len(places), dtype=gram.dtype, device=gram.device)
         factor, failed = torch.linalg.cholesky_ex(gram + ridge.reshape(-1, 1, 1) * unit)
         if failed.any():
             raise QueryError("a positive definite system", "one that is singular", "Give a larger ridge.")
-        return ExactSystem(self.numbers[chosen], white, gram, factor, ridge, self.prior)
+        return ExactSystem(self.chosen[number], white, gram, factor, ridge, self.prior)
+
+    def _places(self, number: int) -> Tensor:
+        """(k,) the rows of one query."""
+        own, common = self.chosen[number], _common(self.chosen)
+        if own.basis is None:
+            assert common is not None
+            return torch.nonzero(own.mask.flatten()[common.places]).flatten()
+        before = sum(block.count for block in self.chosen[:number] if block.basis is not None)
+        start = before + (0 if common is None else common.count)
+        return torch.arange(start, start + own.count, device=own.mask.device)
 
 
 @dataclass(frozen=True, eq=False)
 class ExactSystem:
     """``P J S J* P + lambda I`` of one query, factorised for every input of a batch."""
 
-    numbers: Tensor
-    """(k,)"""
+    selection: Selection
+    """Of k numbers."""
     white: Tensor
     """(B, k, N)"""
     gram: Tensor
@@ -73,7 +83,7 @@ class ExactSystem:
 
     def solve(self, targets: Tensor) -> Solution:
         """For right-hand sides ``(Q, B, *target)``; numbers outside the query are not read."""
-        rhs = targets.flatten(2)[:, :, self.numbers].permute(1, 2, 0).double()  # (B, k, Q)
+        rhs = self.selection.select(targets).permute(1, 2, 0).double()  # (B, k, Q)
         weights = torch.cholesky_solve(rhs, self.factor)
         missed = rhs - self.gram @ weights - self.ridge.reshape(-1, 1, 1) * weights
         length = norms(rhs.permute(2, 0, 1))
@@ -85,7 +95,7 @@ class ExactSystem:
 
     def shares(self) -> Shares:
         """Exact."""
-        unit = torch.eye(len(self.numbers), dtype=self.factor.dtype, device=self.factor.device)
+        unit = torch.eye(self.factor.shape[-1], dtype=self.factor.dtype, device=self.factor.device)
         inverse = torch.linalg.solve_triangular(self.factor, unit, upper=False).to(self.white.dtype)  # (B, k, k)
         explained = torch.zeros(2, *self.white[:, 0].shape, dtype=torch.float64, device=self.white.device)  # (2, B, N)
         for part in inverse.split(max(1, BLOCK // self.white[:, 0].numel()), 1):
@@ -100,9 +110,29 @@ class ExactSystem:
         return Shares(whole.clamp(0, 1), detail.clamp(0, 1))
 
 
-def shape_size(shape: list[int]) -> int:
-    """Numbers in a tensor of this shape."""
-    return int(torch.Size(shape).numel())
+def _common(chosen: Selections) -> Selection | None:
+    """The numbers that any of the masks selects."""
+    masks = [selection.mask for selection in chosen if selection.basis is None]
+    return Selection(torch.stack(masks).any(0), chosen[0].channel_axis) if masks else None
+
+
+def _blocks(chosen: Selections) -> list[Selection]:
+    common = _common(chosen)
+    own = [selection for selection in chosen if selection.basis is not None]
+    return own if common is None else [common, *own]
+
+
+def _seeds(blocks: Sequence[Selection], jacobian: Jacobian) -> Iterator[Tensor]:
+    """Cotangents (chunk, *target): the rows of all blocks, one after another."""
+    waiting: list[Tensor] = []
+    for block in blocks:
+        for part in torch.arange(block.count, device=block.mask.device).split(jacobian.chunk):
+            waiting.append(block.rows(part, jacobian.local.outputs[0]))
+            if sum(map(len, waiting)) >= jacobian.chunk:
+                yield torch.cat(waiting)
+                waiting = []
+    if waiting:
+        yield torch.cat(waiting)
 
 
 def _gram(white: Tensor) -> Tensor:

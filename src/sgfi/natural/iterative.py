@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sgfi.inversion import Selections
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian
-from sgfi.natural.solution import Solution, Solver, norms, products, projected
+from sgfi.natural.preconditioners import Diagonal, Ensemble
+from sgfi.natural.solution import Solution, Solver, norms, products
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,28 +20,27 @@ class Systems:
 
     jacobian: Jacobian
     prior: Prior
-    masks: Tensor
-    """(Q, 1, *target) bool: P."""
+    chosen: Selections
+    """P"""
     ridge: Tensor
     """(Q, B) float64: lambda."""
-    scale: Tensor | None
-    """(Q, B, *target) what the preconditioner divides by; ``None`` for none."""
+    preconditioner: Diagonal | Ensemble | None = None
 
-    def __getitem__(self, chosen: Tensor) -> Systems:
+    def __getitem__(self, some: Tensor) -> Systems:
         """The systems of some queries."""
-        scale = None if self.scale is None else self.scale[chosen]
-        return Systems(self.jacobian, self.prior, self.masks[chosen], self.ridge[chosen], scale)
+        preconditioner = None if self.preconditioner is None else self.preconditioner[some]
+        return Systems(self.jacobian, self.prior, self.chosen.some(some.tolist()), self.ridge[some], preconditioner)
 
     def masked(self, stack: Tensor) -> Tensor:
         """``P c``"""
-        return projected(self.masks, stack)
+        return self.chosen.project(stack)
 
     def back(self, masked: Tensor) -> Tensor:
         """``S J* P c`` of cotangents that are masked already: (Q, B, *input)."""
         return self.prior.apply(self.jacobian.pull(masked))
 
     def preconditioned(self, stack: Tensor) -> Tensor:
-        return stack if self.scale is None else stack / self.scale
+        return stack if self.preconditioner is None else self.masked(self.preconditioner(stack))
 
     def solve(self, targets: Tensor, solver: Solver) -> Solution:
         """For one right-hand side ``(B, *target)`` each, stacked along the query axis.
@@ -81,30 +82,13 @@ class Systems:
         return Solution(value, self.ridge, residual, steps)
 
 
-def responses(jacobian: Jacobian, prior: Prior, probes: int, seed: int = 0) -> Tensor:
-    """(B, *target) float64: an estimate of ``diag(J S J*)``, the mean square of J over draws from the prior.
+def pushed_draws(jacobian: Jacobian, prior: Prior, count: int, seed: int = 0) -> Tensor:
+    """(count, B, *target) J of draws from the prior.
 
     Every input sees the same draws: what is estimated for it does not depend on the batch it stands in.
     """
-    draws = prior.draw(probes, jacobian.local.source, seed).unsqueeze(1)  # (K, 1, *input)
-    pushed = jacobian.push(draws.expand(-1, *jacobian.input_shape))
-    return pushed.double().square().mean(0)
-
-
-def systems(
-    jacobian: Jacobian, prior: Prior, masks: Tensor, ridge: Tensor, response: Tensor, channel_axis: int | None
-) -> Systems:
-    """Systems of masks ``(Q, *target)`` at lambda ``ridge`` (Q, B).
-
-    With a ``channel_axis`` of the target the preconditioner is the mean ``response`` of each channel, plus lambda.
-    """
-    selector = masks.unsqueeze(1)  # (Q, 1, *target)
-    if channel_axis is None:
-        return Systems(jacobian, prior, selector, ridge, None)
-    coords = tuple(axis for axis in range(1, response.dim()) if axis != channel_axis)
-    by_channel = response.mean(coords, keepdim=True) if coords else response
-    scale = by_channel.expand_as(response) + ridge.reshape(*ridge.shape, *[1] * (response.dim() - 1))
-    return Systems(jacobian, prior, selector, ridge, scale.to(jacobian.local.source.dtype))
+    draws = prior.draw(count, jacobian.local.source, seed).unsqueeze(1)  # (K, 1, *input)
+    return jacobian.push(draws.expand(-1, *jacobian.input_shape))
 
 
 def _times(numbers: Tensor, stack: Tensor) -> Tensor:

@@ -63,6 +63,14 @@ class Jacobian:
 
         return self._chunked(pulled, cotangents)
 
+    def scaled(self, stack: Tensor, power: float = -0.5) -> Tensor:
+        """States in the units of the rows; one tensor is in its own."""
+        return stack
+
+    def parted(self, stack: Tensor) -> list[Tensor]:
+        """The states of every tensor; here the one."""
+        return [stack]
+
     def _repeated(self, stack: Tensor) -> Tensor:
         """(Q, B, ...) -> (Q, m B, ...): the same at every point."""
         points = len(self.weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -11,18 +11,18 @@ import torch
 from torch import Tensor
 
 from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
-from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
-from sgfi.graph import Node, TensorGraph, check_input
-from sgfi.inversion import Query
-from sgfi.inversion.estimator import checked_terminal
+from sgfi.graph import Node, TensorGraph, check_input, full_precision
+from sgfi.inversion import JointSelection, Query, Selection, Selections
+from sgfi.inversion.estimator import checked_terminal, deviation
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, activations, jacobian
+from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
-from sgfi.natural.solution import Shares, Solution, Solver, projected
+from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import Problem
 
 ACTIVATIONS = 2**31
@@ -30,6 +30,10 @@ ACTIVATIONS = 2**31
 TARGET_VALUES = ("tangent", "difference")
 RIDGE = 1.0
 """Chosen by removal on held-out photographs, see docs/natural.md."""
+CORRECTION_RIDGE = 0.01
+"""Of corrected samples: small, so that a step reaches its target where the prior lets it."""
+CORRECTION_PARTS = (0.25, 1.0)
+"""Of a correcting step, tried."""
 SHARE_DRAWS, SHARE_SEED, SHARE_EXACT = 16, 1000, 256
 """Draws that estimate a share; up to how many selected numbers it is worked out exactly."""
 
@@ -116,10 +120,11 @@ class NaturalInverse:
 
     @torch.inference_mode(False)
     @torch.no_grad()
+    @full_precision()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """What the feature registered, ``J (x - mu)`` or ``H(x) - H(mu)``."""
         node = self.node(target)
-        return torch.cat([self._registered(part, node) for _, part in self._parts(x, node.name)])
+        return torch.cat([self._registered(part, node) for _, part in self._parts(x, Query(node.name))])
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -135,55 +140,87 @@ class NaturalInverse:
 
     @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
     @torch.no_grad()
+    @full_precision()
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> list[NaturalAnswer]:
         """Queries on one target share its forward pass and derivatives.
 
-        ``terminal`` replaces what the feature registered, before masking: (B, *target), or one for each query.
+        ``terminal`` replaces what the feature registered, before it is projected: (B, *target), or one for each query.
         ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
         """
-        node = self.node(queries[0].target)
-        masks = torch.stack([query.mask(node, x.device) for query in queries])
-        pieces: list[list[tuple[Tensor, Solution, Shares | None]]] = [[] for _ in queries]
+        if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
+            own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
+            return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
+        rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
+        chosen = Selections.of(self._selection(query, x.device) for query in queries)
+        pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
         if terminal is not None:
-            terminal = checked_terminal(terminal, x.new_empty(len(x), *masks.shape[1:]), len(queries))
-        for start, part in self._parts(x, node.name):
-            problem = self._problem(part, node)
+            terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
+        for start, part in self._parts(x, queries[0]):
+            problem = self._problem_of(part, queries[0])
             if terminal is None:
-                registered = self._registered(part, node, problem.jacobian)
+                registered = self._registered_of(part, queries[0], problem.jacobian)
             else:
-                registered = terminal.movedim(-len(node.shape), 0)[start : start + len(part)]
-                registered = registered.movedim(0, -len(node.shape))
-            targets = projected(masks.unsqueeze(1), registered)  # (Q, B, *target)
-            solved = problem.solve(masks, targets) if stage == "final" else _pulled(problem, targets, stage)
+                registered = terminal.movedim(-rank, 0)[start : start + len(part)].movedim(0, -rank)
+                registered = problem.jacobian.scaled(registered)
+            targets = chosen.project(registered)  # (Q, B, *target)
+            solved = problem.solve(chosen, targets) if stage == "final" else _pulled(problem, targets, stage)
             for number, (solution, share) in enumerate(solved):
-                pieces[number].append((targets[number], solution, share))
-        return [self._answer(x, node, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
+                states = problem.jacobian.parted(problem.jacobian.scaled(targets[number], 0.5))
+                pieces[number].append((states, solution, share))
+        return [self._answer(x, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def samples(self, x: Tensor, query: Query, count: int, seed: int = 0) -> Tensor:
-        """(count, B, ...) inputs that the queried feature cannot tell from ``x``, to first order: posterior draws."""
+    @full_precision()
+    def samples(self, x: Tensor, query: Query, count: int, seed: int = 0, corrections: int = 0) -> Tensor:
+        """(count, B, ...) inputs that the queried feature cannot tell from ``x``, to first order: posterior draws.
+
+        ``corrections``: Gauss-Newton steps that bring the feature of each draw back to that of ``x`` through the
+        network, ``x' + S J'* P (P J' S J'* P + lambda' I)^-1 P (H(x) - H(x'))`` with J' at x' and a small lambda'.
+        """
         check_input(self.graph, x)
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise QueryError("at least one sample", repr(count), "Give a whole number.")
+        for number, least, what in ((count, 1, "at least one sample"), (corrections, 0, "corrections from zero up")):
+            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                raise QueryError(what, repr(number), "Give a whole number.")
+        if corrections and len(query.parts) > 1:
+            raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
         (value,) = (answer.value for answer in self.answer(x, [query]))
-        node = self.node(query.target)
-        chosen, drawn = query.mask(node, x.device), []
-        for start, part in self._parts(x, node.name):
-            problem = self._problem(part, node)
+        chosen, drawn = self._selection(query, x.device), []
+        for start, part in self._parts(x, query):
+            problem = self._problem_of(part, query)
             draws, explained = perturbations(problem, chosen, count, seed)
             drawn.append(value[start : start + len(part)] + draws - explained)
-        return self.prior.mean_like(x) + torch.cat(drawn, 1)
+        found = self.prior.mean_like(x) + torch.cat(drawn, 1)
+        for _ in range(corrections):
+            found = self._corrected(x, query, found)
+        return found
+
+    def _corrected(self, x: Tensor, query: Query, found: Tensor) -> Tensor:
+        """One Gauss-Newton step of inputs (count, B, ...) toward the queried feature of ``x`` (B, ...).
+
+        Each input goes the whole step, a part of it or nowhere, whichever misses the feature least.
+        """
+        here = replace(self, path=POINT, ridge=min(self.ridge, CORRECTION_RIDGE))
+        program = self.graph.program(("input",), (self.node(query.target).name,))
+        selection, flat = self._selection(query, x.device), found.flatten(0, 1)
+        wanted = program(x)[0]
+
+        def missed(inputs: Tensor) -> Tensor:
+            return torch.cat([wanted - program(part)[0] for part in inputs.split(len(x))])
+
+        (step,) = here.answer(flat, [query], terminal=missed(flat))
+        tried = torch.stack([flat + part * step.value for part in (0.0, *CORRECTION_PARTS)])
+        lengths = torch.stack([selection.select(missed(each)).flatten(1).norm(dim=1) for each in tried])
+        return tried[lengths.argmin(0), torch.arange(len(flat))].unflatten(0, found.shape[:2])
 
     def _answer(
         self,
         x: Tensor,
-        node: Node,
         query: Query,
         stage: str,
-        pieces: Sequence[tuple[Tensor, Solution, Shares | None]],
+        pieces: Sequence[tuple[list[Tensor], Solution, Shares | None]],
     ) -> NaturalAnswer:
         """The parts of a batch put together again."""
         targets, solutions, shares = zip(*pieces, strict=True)
@@ -191,9 +228,10 @@ class NaturalInverse:
         ridge, residual, steps = (
             torch.cat([getattr(solution, name)[0] for solution in solutions]) for name in ("ridge", "residual", "steps")
         )
-        states = {"input": value, node.name: torch.cat(targets)}
+        names = [self.node(part.target).name for part in query.parts]
+        states = {"input": value, **dict(zip(names, map(torch.cat, zip(*targets, strict=True)), strict=True))}
         known = None if None in shares else Shares(*map(torch.cat, zip(*shares, strict=True)))
-        exact = known is not None or int(query.mask(node).sum()) <= SHARE_EXACT
+        exact = known is not None or self._selection(query).count <= SHARE_EXACT
 
         @cache
         def measured() -> Shares:
@@ -214,16 +252,42 @@ class NaturalInverse:
 
     @torch.inference_mode(False)
     @torch.no_grad()
+    @full_precision()
     def _shares(self, x: Tensor, query: Query, exact: bool) -> Shares:
         """Computed again from the input, so that an answer does not keep the derivatives of a whole model."""
-        node = self.node(query.target)
-        selected = query.mask(node, x.device)
-        problems = (self._problem(part, node) for _, part in self._parts(x, node.name))
+        selected = self._selection(query, x.device)
+        problems = (self._problem_of(part, query) for _, part in self._parts(x, query))
         shares = [
             exact_shares(problem, selected) if exact else estimated_shares(problem, selected, SHARE_DRAWS, SHARE_SEED)
             for problem in problems
         ]
         return Shares(*map(torch.cat, zip(*shares, strict=True)))
+
+    def _selection(self, query: Query, device: torch.device | str = "cpu") -> Selection:
+        nodes = [self.node(part.target) for part in query.parts]
+        if len({node.name for node in nodes}) < len(nodes):
+            todo = "Put channels and coordinates of one tensor into one part."
+            raise QueryError("a group of different tensors", str(query), todo)
+        parts = [part.selection(node, device) for part, node in zip(query.parts, nodes, strict=True)]
+        return JointSelection.of(parts) if query.also else parts[0]
+
+    def _problem_of(self, x: Tensor, query: Query) -> Problem:
+        """Of one tensor, or of a group: each of its tensors then has the lambda of its part alone."""
+        if not query.also:
+            return self._problem(x, self.node(query.target))
+        nodes = [self.node(part.target) for part in query.parts]
+        alone = [self._problem(x, node) for node in nodes]
+        noise = [
+            problem.ridge(part.selection(node, x.device))
+            for problem, part, node in zip(alone, query.parts, nodes, strict=True)
+        ]
+        return joint_problem(self.graph, [node.name for node in nodes], x, self.path, alone, noise)
+
+    def _registered_of(self, x: Tensor, query: Query, known: Jacobian) -> Tensor:
+        """t of one tensor, or of a group in units of the noise."""
+        if not query.also:
+            return self._registered(x, self.node(query.target), known)
+        return known.scaled(torch.cat([self.state(x, part.target).flatten(1) for part in query.parts], 1))
 
     def _problem(self, x: Tensor, node: Node) -> Problem:
         derivative = jacobian(self.graph, node.name, x, self.prior.mean_like(x), self.path)
@@ -235,14 +299,13 @@ class NaturalInverse:
         if self.target_value == "tangent":
             derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
             return derivative.push((x - mu).unsqueeze(0))[0]
-        both = torch.cat([x, mu.unsqueeze(0)])
-        values = Linearisation(self.graph, {}, both, keep=[node.name]).values[node.name]
-        return values[:-1] - values[-1]
+        return deviation(self.graph, node.name, x, mu)
 
-    def _parts(self, x: Tensor, target: str) -> Iterable[tuple[int, Tensor]]:
+    def _parts(self, x: Tensor, query: Query) -> Iterable[tuple[int, Tensor]]:
         """Parts of a batch whose activations fit into memory, each with the place where it begins."""
         points = 1 if self.path.rule == "end" else self.path.points
-        most = max(1, ACTIVATIONS // (sum(activations(self.graph, target)) * points * x.element_size()))
+        sizes = [sum(activations(self.graph, self.node(part.target).name)) for part in query.parts]
+        most = max(1, ACTIVATIONS // (sum(sizes) * points * x.element_size()))
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
 
 

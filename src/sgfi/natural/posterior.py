@@ -7,12 +7,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from sgfi.inversion import Selection, Selections
 from sgfi.natural.covariance import Prior
 from sgfi.natural.solution import Shares
 from sgfi.natural.solve import Problem
 
 
-def perturbations(problem: Problem, mask: Tensor, count: int, seed: int) -> tuple[Tensor, Tensor]:
+def perturbations(problem: Problem, selection: Selection, count: int, seed: int) -> tuple[Tensor, Tensor]:
     """Draws ``d ~ N(0, S)`` and the part of each that the query explains, both ``(count, B, *input)``.
 
     ``explained = S J* P (...)^-1 (P J d + n)`` with ``n ~ N(0, lambda I)``. Law: ``explained`` has the covariance
@@ -25,27 +26,26 @@ def perturbations(problem: Problem, mask: Tensor, count: int, seed: int) -> tupl
     white = torch.randn(count, 1, *jacobian.target_shape[1:], generator=generator, dtype=torch.float64)
     pushed = jacobian.push(draws)
     white = white.to(device=pushed.device, dtype=pushed.dtype)
-    if problem.is_small(mask):
-        ((_, system),) = problem.exact_systems(mask.unsqueeze(0), [0])
-        return draws, system.solve(pushed + _noise(problem.ridge(mask), white)).value
-    masks = mask.expand(count, *mask.shape)
-    whole = problem.systems(masks)
-    return draws, whole.solve(pushed + _noise(problem.ridge(mask), white), problem.solver).value
+    if problem.is_small(selection):
+        ((_, system),) = problem.exact_systems(Selections.of([selection]), [0])
+        return draws, system.solve(pushed + _noise(problem.ridge(selection), white)).value
+    whole = problem.systems(Selections.of([selection] * count), problem.solver.preconditioner_of(count))
+    return draws, whole.solve(pushed + _noise(problem.ridge(selection), white), problem.solver).value
 
 
-def exact_shares(problem: Problem, mask: Tensor) -> Shares:
+def exact_shares(problem: Problem, selection: Selection) -> Shares:
     """With one VJP for each number of the query."""
-    ((_, system),) = problem.exact_systems(mask.unsqueeze(0), [0])
+    ((_, system),) = problem.exact_systems(Selections.of([selection]), [0])
     return system.shares()
 
 
-def estimated_shares(problem: Problem, mask: Tensor, count: int, seed: int) -> Shares:
+def estimated_shares(problem: Problem, selection: Selection, count: int, seed: int) -> Shares:
     """The explained part of draws over explained part and rest, each summed over channels.
 
     Draws are solved to a tenth: what they explain is known no better than their number allows.
     """
     rough = replace(problem, solver=replace(problem.solver, tolerance=max(problem.solver.tolerance, 0.1)))
-    draws, explained = perturbations(rough, mask, count, seed)
+    draws, explained = perturbations(rough, selection, count, seed)
     parts = explained, draws - explained
 
     def share(known: Tensor, rest: Tensor) -> Tensor:

@@ -63,11 +63,16 @@ def from_tensors(tensors: Mapping[str, Tensor]) -> Prior:
 
 def _inputs(batches: Iterable) -> Iterator[Tensor]:
     """The tensors of a stream, checked, on the CPU."""
+    if not isinstance(batches, Iterable) or isinstance(batches, (str, bytes, Mapping)):
+        raise DataError("batches of floating tensors (B, ...)", type(batches).__name__, "Put the tensors into a list.")
     for number, batch in enumerate(batches):
         x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
-        if not isinstance(x, Tensor) or x.dim() < 2 or not x.is_floating_point():
-            got = f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-            raise DataError("batches of floating tensors (B, ...)", f"{got} in batch {number}", "Convert them first.")
+        dense = isinstance(x, Tensor) and x.layout == torch.strided and not x.is_meta
+        if not dense or x.dim() < 2 or 0 in x.shape[1:] or not x.is_floating_point():
+            got = f"{x.dtype} {tuple(x.shape)}, {x.layout} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
+            raise DataError(
+                "batches of dense floating tensors (B, ...)", f"{got} in batch {number}", "Convert them first."
+            )
         if not torch.isfinite(x).all():
             raise DataError("finite inputs", f"NaN or infinity in batch {number}", "Drop the affected samples.")
         if len(x):

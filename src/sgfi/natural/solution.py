@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
 
 FEW, SEVERAL, CHEAP = 20, 256, 2**24
 """Numbers that are always few, that may be few, and what all their derivatives may pass: a tiny model."""
-PRECONDITIONERS = ("none", "diagonal")
+PRECONDITIONERS = ("auto", "none", "diagonal", "ensemble")
+MANY = 32
+"""Queries on one target that are worth a shared ensemble."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +31,14 @@ class Solver:
     """
     probes: int = 4
     """Draws from the prior, one JVP each, that estimate the mean response where it is not known exactly."""
-    preconditioner: str = "none"
-    """``"none"``, or ``"diagonal"``: the mean response of each channel, from the same draws."""
+    preconditioner: str = "auto"
+    """``"diagonal"``: the mean response of each channel, from the same draws. ``"ensemble"``: ``J S J*`` estimated by
+    ``J d d* J*`` over draws d of the prior, shared by all queries. ``"auto"``: an ensemble from 32 queries on."""
+    ensemble: int = 64
+    """Draws of an ensemble, one JVP each."""
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("exact_up_to", 0), ("probes", 1)):
+        for name, least in (("steps", 1), ("exact_up_to", 0), ("probes", 1), ("ensemble", 1)):
             number = getattr(self, name)
             if number is None and name == "exact_up_to":
                 continue
@@ -52,6 +56,12 @@ class Solver:
         if self.exact_up_to is not None:
             return numbers <= self.exact_up_to
         return numbers <= FEW or (numbers <= SEVERAL and numbers * work <= CHEAP)
+
+    def preconditioner_of(self, queries: int) -> str:
+        """``"auto"`` decided by the number of queries."""
+        if self.preconditioner != "auto":
+            return self.preconditioner
+        return "ensemble" if queries >= MANY else "none"
 
 
 class Shares(NamedTuple):
@@ -75,11 +85,6 @@ class Solution:
     """(Q, B) float64: of the linear system, relative to its right-hand side."""
     steps: Tensor
     """(Q, B) conjugate-gradient steps taken; zero for an exact solve."""
-
-
-def projected(mask: Tensor, stack: Tensor) -> Tensor:
-    """P: a number outside the mask is exactly zero, even where it was huge."""
-    return torch.where(mask, stack, torch.zeros((), dtype=stack.dtype, device=stack.device))
 
 
 def norms(stack: Tensor) -> Tensor:

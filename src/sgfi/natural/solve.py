@@ -10,14 +10,18 @@ from math import prod
 import torch
 from torch import Tensor
 
+from sgfi.inversion import Selection, Selections
 from sgfi.natural.covariance import Prior
 from sgfi.natural.exact import ExactSystem, Rows
-from sgfi.natural.iterative import Systems, responses, systems
+from sgfi.natural.iterative import Systems, pushed_draws
 from sgfi.natural.jacobian import Jacobian
+from sgfi.natural.preconditioners import Diagonal, Ensemble
 from sgfi.natural.solution import Shares, Solution, Solver
 
 ROWS_MEMORY = 2**30
 """Bytes of written-out rows: queries that fit in together share the rows they have in common."""
+ENSEMBLE_MEMORY, ENSEMBLE_SEED = 2**29, 2000
+"""Bytes that the members of an ensemble may take, and where their draws begin."""
 SHARED = 256
 """Rows written out together: more would cost more in products among them than is saved."""
 
@@ -34,40 +38,47 @@ class Problem:
     channel_axis: int
     """Of the target."""
 
-    def solve(self, masks: Tensor, targets: Tensor) -> list[tuple[Solution, Shares | None]]:
+    def solve(self, chosen: Selections, targets: Tensor) -> list[tuple[Solution, Shares | None]]:
         """By query: the solution, Q = 1, and the exact shares where rows were written out.
 
-        ``masks`` (Q, *target) bool, ``targets`` (Q, B, *target).
+        ``targets`` (Q, B, *target), projected.
         """
-        small = [number for number, mask in enumerate(masks) if self.is_small(mask)]
-        large = [number for number in range(len(masks)) if number not in set(small)]
+        small = [number for number, selection in enumerate(chosen) if self.is_small(selection)]
+        large = [number for number in range(len(chosen)) if number not in set(small)]
         answers: dict[int, tuple[Solution, Shares | None]] = {}
-        for number, system in self.exact_systems(masks, small):
+        for number, system in self.exact_systems(chosen, small):
             answers[number] = system.solve(targets[number : number + 1]), system.shares()
+        kind = self.solver.preconditioner_of(len(large))
         for some in _chunks(large, self.jacobian.chunk):
-            whole = self.systems(masks[some]).solve(targets[some], self.solver)
+            whole = self.systems(chosen.some(some), kind).solve(targets[some], self.solver)
             for row, number in enumerate(some):
                 answers[number] = _row(whole, row), None
-        return [answers[number] for number in range(len(masks))]
+        return [answers[number] for number in range(len(chosen))]
 
-    def is_small(self, mask: Tensor) -> bool:
+    def is_small(self, selection: Selection) -> bool:
         """Whether the rows of a query are written out."""
-        return self.solver.exact(int(mask.sum()), self.jacobian.work)
+        return self.solver.exact(selection.count, self.jacobian.work)
 
-    def exact_systems(self, masks: Tensor, numbers: Sequence[int]) -> Iterator[tuple[int, ExactSystem]]:
+    def exact_systems(self, chosen: Selections, numbers: Sequence[int]) -> Iterator[tuple[int, ExactSystem]]:
         """The factorised systems of some queries; rows in common are pulled back once."""
-        for some in self._together(masks, numbers):
-            union = torch.nonzero(masks[some].any(0).flatten()).flatten()
-            rows = Rows.of(self.jacobian, self.prior, union)
-            for number in some:
-                yield number, rows.system(masks[number], self.ridge(masks[number]))
+        for some in self._together(chosen, numbers):
+            rows = Rows.of(self.jacobian, self.prior, chosen.some(some))
+            for place, number in enumerate(some):
+                yield number, rows.system(place, self.ridge(chosen[number]))
 
     @cached_property
     def response(self) -> Tensor:
-        """(B, *target) float64: the estimated diagonal of ``J S J*``."""
-        return responses(self.jacobian, self.prior, self.solver.probes)
+        """(B, *target) float64: the estimated diagonal of ``J S J*``, the mean square of J over draws."""
+        return pushed_draws(self.jacobian, self.prior, self.solver.probes).double().square().mean(0)
 
-    def ridge(self, mask: Tensor) -> Tensor:
+    @cached_property
+    def members(self) -> Tensor:
+        """(r, B, *target) what an :class:`Ensemble` is made of; fewer draws where they would not fit into memory."""
+        most = ENSEMBLE_MEMORY // (prod(self.jacobian.target_shape) * self.jacobian.local.source.element_size())
+        count = max(1, min(self.solver.ensemble, most))
+        return pushed_draws(self.jacobian, self.prior, count, ENSEMBLE_SEED) / count**0.5
+
+    def ridge(self, selection: Selection) -> Tensor:
         """(B,) float64: lambda of a query; it never depends on t and never grows with the query.
 
         Relative to the mean response of the whole target. Where the prior has nothing between positions (tokens), what
@@ -76,30 +87,41 @@ class Problem:
         """
         mean = self.response.flatten(1).mean(1)
         if self.prior.independent_positions and self.response.dim() > 2:
-            queried = mask.any(self.channel_axis - 1).flatten()
+            queried = selection.mask.any(self.channel_axis - 1).flatten()
             mean = self.response.mean(self.channel_axis).flatten(1)[:, queried].amin(1)
         return torch.where(mean > 0, self.relative * mean, torch.ones_like(mean))
 
-    def systems(self, masks: Tensor) -> Systems:
-        """The systems of masks ``(Q, *target)`` for conjugate gradients."""
-        axis = self.channel_axis if self.solver.preconditioner == "diagonal" else None
-        ridge = torch.stack([self.ridge(mask) for mask in masks])
-        return systems(self.jacobian, self.prior, masks, ridge, self.response, axis)
+    def systems(self, chosen: Selections, preconditioner: str) -> Systems:
+        """The systems of queries for conjugate gradients."""
+        ridge = torch.stack([self.ridge(selection) for selection in chosen])
+        made: Diagonal | Ensemble | None = None
+        if preconditioner == "diagonal":
+            made = Diagonal.of(self.response, ridge, self.channel_axis, self.jacobian.local.source.dtype)
+        elif preconditioner == "ensemble":
+            made = Ensemble.of(self.members, chosen, ridge)
+        return Systems(self.jacobian, self.prior, chosen, ridge, made)
 
-    def _together(self, masks: Tensor, numbers: Sequence[int]) -> Iterator[list[int]]:
+    def _together(self, chosen: Selections, numbers: Sequence[int]) -> Iterator[list[int]]:
         """Neighbouring queries whose rows, taken together, fit into memory."""
         element = self.jacobian.local.source.element_size()
         most = max(1, ROWS_MEMORY // (prod(self.jacobian.input_shape) * element))
         group: list[int] = []
-        union = torch.zeros_like(masks[0])
+        common, own = torch.zeros_like(chosen[0].mask), 0
         for number in numbers:
-            joined = union | masks[number]
-            if group and int(joined.sum()) > min(most, SHARED):
+            mask, rows = _rows_of(chosen[number])
+            if group and int((common | mask).sum()) + own + rows > min(most, SHARED):
                 yield group
-                group, joined = [], masks[number]
-            group, union = [*group, number], joined
+                group, common, own = [], torch.zeros_like(common), 0
+            group, common, own = [*group, number], common | mask, own + rows
         if group:
             yield group
+
+
+def _rows_of(selection: Selection) -> tuple[Tensor, int]:
+    """The numbers of a query that other masks may share, and how many rows are its own."""
+    if selection.basis is None:
+        return selection.mask, 0
+    return torch.zeros_like(selection.mask), selection.count
 
 
 def _chunks(numbers: Sequence[int], size: int) -> Iterator[list[int]]:

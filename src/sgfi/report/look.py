@@ -13,9 +13,10 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.trust import Trust, trust
-from sgfi.graph import TensorGraph, capture
+from sgfi.graph import TensorGraph
 from sgfi.inputs.data import read_image
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
@@ -115,7 +116,9 @@ def look(
     source = loaded if loaded is not None else model
     prepared = preprocessing or (loaded.preprocessing if loaded is not None else None)
     batch = _prepared(x, source, prepared)
-    graph = _captured(source, batch)
+    graph = _captured(
+        source, batch, frozenset(part.target for entry in queries or () for part in entry.parts if part.target)
+    )
     lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
     others = None if other is None else _prepared(other, source, prepared)
     asked = [Query(target) for target in depth_targets(lens)] if queries is None else queries
@@ -202,7 +205,7 @@ def _bare_ranks(source: Source | Any) -> tuple[int, ...]:
     return (len(source.input_shape),) if isinstance(source, LoadedModel) else (1, 3)
 
 
-def _captured(source: Source | Any, x: Tensor) -> TensorGraph:
+def _captured(source: Source | Any, x: Tensor, names: frozenset[str]) -> TensorGraph:
     if isinstance(source, TensorGraph):
         return source
     model = source.model if isinstance(source, LoadedModel) else source
@@ -210,8 +213,13 @@ def _captured(source: Source | Any, x: Tensor) -> TensorGraph:
         raise QueryError("a module, a captured graph or a model's name", type(model).__name__, "Pass one of these.")
     graphs = _graphs.setdefault(model, {})
     weights = (*model.parameters(), *model.buffers())
-    key = x.shape[1:], x.dtype, x.device, tuple(map(id, weights))
-    if key not in graphs:
-        graphs.clear()  # of another size, or of weights that were replaced
-        graphs[key] = capture(model, torch.cat([x, x]))
+    key = x.shape[1:], x.dtype, x.device, tuple((id(weight), _address(weight)) for weight in weights)
+    if key not in graphs or any(name not in graphs[key].nodes for name in names):
+        graphs.clear()  # of another size, of weights that were replaced, or with attention closed
+        graphs[key] = capture_with(model, torch.cat([x, x]), names)
     return graphs[key]
+
+
+def _address(weight: Tensor) -> int:
+    """Changes where ``.data`` is exchanged."""
+    return weight.data_ptr() if weight.layout == torch.strided else 0

@@ -67,7 +67,7 @@ class Basis:
 
     def _line_blocks(self, size: int, stored: int, width: int) -> Tensor:
         """Ids along one axis."""
-        index = torch.arange(stored)
+        index, width = torch.arange(stored), min(width, size)  # a number of any length may be asked for
         if self.trivial:
             return index // width
         frequency = torch.where(2 * index <= size, index, index - size)

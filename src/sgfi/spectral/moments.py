@@ -156,9 +156,12 @@ class Moments:
 
     def ridge(self, relative: float) -> float:
         """``rho max(mean of the diagonal over stored bins and channels, floor)`` (eq:relative_ridge)."""
-        channels = self.xx.shape[1]
-        mean = float(self.energy) / (self.count * self.partition.bins * channels)
-        return relative * max(mean, FLOOR)
+        return relative * max(self.mean_energy, FLOOR)
+
+    @property
+    def mean_energy(self) -> float:
+        """Of one number of the sources, over stored bins and channels."""
+        return float(self.energy) / (self.count * self.partition.bins * self.xx.shape[1])
 
     def group_ridges(self, relative: float) -> Tensor:
         """(K,) the same with the mean over each group alone."""
@@ -183,6 +186,6 @@ def gathered(spectrum: Tensor, bins: Tensor) -> Tensor:
 
 
 def _energy(spectrum: Tensor, dtype: torch.dtype) -> Tensor:
-    """Sum of ``|X|^2``."""
+    """Sum of ``|X|^2``; the squares are taken in ``dtype`` too, which reaches further down and up."""
     parts = torch.view_as_real(spectrum) if spectrum.is_complex() else spectrum
-    return parts.square().sum(dtype=dtype)
+    return torch.linalg.vector_norm(parts, dtype=dtype).square()

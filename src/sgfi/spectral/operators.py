@@ -2,7 +2,7 @@
 
 A family fills a few slots: which moments it needs (``full``), what it reads of a spectrum (``reads``), how weights
 follow from the moments (``solve``), how they act (``apply``), backwards too (``adjoint``), what becomes of them at
-another number of bins (``resampled``), and how many numbers they hold (``size``).
+another number of bins (``resampled``), and what they look like (``shapes``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TypeVar
 
 import torch
@@ -21,7 +22,7 @@ from sgfi.spectral.basis import Basis
 from sgfi.spectral.moments import Moments, gathered
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.quantise import Weight, Weights, chunks, product
-from sgfi.spectral.ridge import Solution, parts, solve, solve_leave_one_out
+from sgfi.spectral.ridge import Solution, parts, reduced_rank, solve, solve_leave_one_out
 from sgfi.spectral.shrinkage import Samples, leave_one_out
 
 Full = Mapping[str, Tensor]
@@ -29,6 +30,8 @@ Full = Mapping[str, Tensor]
 Family = TypeVar("Family", bound=Callable)
 OPERATORS: dict[str, tuple[Callable[..., Operator], str]] = {}
 """By name, in which ``<...>`` stands for a positive number: the family, and its field for that number."""
+NUMBER = r"[1-9]\d{0,4}"
+"""No more than five digits: a rank or reach is work and memory."""
 
 
 def operator(*names: str, number: str = "") -> Callable[[Family], Family]:
@@ -50,7 +53,7 @@ def operator_named(name: str) -> Operator:
         prefix, numbered, _ = known.partition("<")
         if name == known and not numbered:
             return family(name)
-        if numbered and name.startswith(prefix) and re.fullmatch(r"[1-9]\d*", name.removeprefix(prefix)):
+        if numbered and name.startswith(prefix) and re.fullmatch(NUMBER, name.removeprefix(prefix)):
             return family(name, **{field: int(name.removeprefix(prefix))})
     todo = did_you_mean(name, OPERATORS) or "Choose one of these."
     raise PlanError(f"an operator among {', '.join(OPERATORS)}", repr(name), todo)
@@ -139,9 +142,13 @@ class Operator:
             )
         return partition.kind
 
+    def shapes(self, groups: int, channels: int) -> dict[str, tuple[int, ...]]:
+        """What the weights of one map must look like."""
+        return {"gain": (groups, channels, self.width(channels))}
+
     def size(self, groups: int, channels: int) -> int:
         """Numbers held by one map."""
-        return groups * channels * self.width(channels)
+        return sum(map(prod, self.shapes(groups, channels).values()))
 
 
 @operator("causal", "causal+<k>", number="reach")
@@ -232,8 +239,8 @@ class Diagonal(Operator):
     def adjoint(self, weights: Full) -> tuple[Operator, dict[str, Tensor]]:
         return self, {"gain": _conjugate(weights["gain"])}
 
-    def size(self, groups: int, channels: int) -> int:
-        return groups * channels
+    def shapes(self, groups: int, channels: int) -> dict[str, tuple[int, ...]]:
+        return {"gain": (groups, channels)}
 
 
 @operator("gamma")
@@ -250,8 +257,7 @@ class Gamma(Diagonal):
 class DiagonalLowRank(Operator):
     """A diagonal, fitted first, plus the best rank-r correction of what it leaves.
 
-    The correction is the ridge-regularised reduced-rank regression of ``Y - diag X`` on ``X``: with
-    ``A = S_EX (S_XX + lambda I)^{-1/2}`` and U its leading left singular vectors, ``U U* S_EX (S_XX + lambda I)^-1``.
+    The correction is the reduced-rank ridge regression of ``Y - diag X`` on ``X``.
     """
 
     name: str = "diagonal+rank8"
@@ -270,13 +276,7 @@ class DiagonalLowRank(Operator):
     def _fit(self, xx: Tensor, yx: Tensor, ridge: float) -> dict[str, Tensor]:
         diagonal = torch.diagonal(yx, dim1=1, dim2=2) / (torch.diagonal(xx, dim1=1, dim2=2) + ridge)
         residual = yx - diagonal.unsqueeze(-1) * xx  # E X* of E = Y - diag X
-        shifted = xx.clone()
-        torch.diagonal(shifted, dim1=1, dim2=2).add_(ridge)
-        factor = torch.linalg.cholesky(shifted)
-        whitened = torch.linalg.solve_triangular(factor, residual.mH, upper=False).mH
-        rank = min(self.rank, xx.shape[-1])
-        left = torch.linalg.svd(whitened, full_matrices=False).U[..., :rank]
-        right = torch.cholesky_solve((left.mH @ residual).mH, factor).mH
+        left, right = reduced_rank(xx, residual, ridge, self.rank)
         return {"diagonal": diagonal, "left": left, "right": right}
 
     def apply(self, weights: Weights, spectrum: Tensor, partition: Partition) -> Tensor:
@@ -288,8 +288,9 @@ class DiagonalLowRank(Operator):
         swapped = {"left": weights["right"].mT, "right": weights["left"].mT, "diagonal": weights["diagonal"]}
         return self, {key: _conjugate(weight) for key, weight in swapped.items()}
 
-    def size(self, groups: int, channels: int) -> int:
-        return groups * channels * (1 + 2 * min(self.rank, channels))
+    def shapes(self, groups: int, channels: int) -> dict[str, tuple[int, ...]]:
+        rank = min(self.rank, channels)
+        return {"diagonal": (groups, channels), "left": (groups, channels, rank), "right": (groups, rank, channels)}
 
 
 def _scaled(gain: Weight, spectrum: Tensor, partition: Partition) -> Tensor:

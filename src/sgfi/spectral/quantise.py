@@ -246,6 +246,26 @@ def from_tensors(tensors: Mapping[str, Tensor], layout: Layout, dtype: torch.dty
     return weights
 
 
+def check(weights: Weights, shapes: Mapping[str, tuple[int, ...]], dtype: torch.dtype) -> None:
+    """Weights of these names, shapes and this ``dtype`` (packed ones when unpacked); a factor of sources may be by."""
+    names = weights.keys() - {SOURCES}
+    if names != shapes.keys():
+        raise ValueError(f"weights {sorted(names)[:10]} in place of {sorted(shapes)}")
+    for name, shape in shapes.items():
+        weight = weights[name]
+        right = weight.dtype == dtype
+        if isinstance(weight, Packed):
+            right = weight.values.dtype in (torch.float16, torch.int8) and weight.scales.dtype == torch.bfloat16
+        if tuple(weight.shape) != shape or not right:
+            raise ValueError(f"{name} is {weight.dtype} of shape {tuple(weight.shape)} in place of {dtype} {shape}")
+    if SOURCES in weights:
+        factor, wide = weights[SOURCES], next(iter(shapes.values()))
+        pairs = (2,) if dtype.is_complex else ()
+        fits = isinstance(factor, Tensor) and factor.dtype == torch.float16 and factor.dim() == 3 + len(pairs)
+        if not fits or tuple(factor.shape[2:]) != (wide[-1], *pairs) or factor.shape[0] > wide[0]:
+            raise ValueError(f"{SOURCES} is {tuple(factor.shape)} beside weights {wide}")
+
+
 def pack(matrices: Tensor, layout: Layout, precision: str, sources: Tensor | None) -> Packed:
     """``(K, R, C)`` in half precision, or int8 rounded with the ``sources`` factors of the matrices that are kept."""
     _, rows, columns = matrices.shape

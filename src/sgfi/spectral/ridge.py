@@ -52,7 +52,7 @@ def solve(moments: Moments, relative: float, *, whiten: bool, per_group: bool = 
         if whiteners is not None:
             identity = torch.eye(xx.shape[-1], dtype=dtype, device=xx.device)
             whiteners[part] = torch.linalg.solve_triangular(factor, identity, upper=False)
-    return Solution(with_factor(gains, covariance_factor(moments.xx)), ridge.float().cpu(), whiteners)
+    return Solution(with_factor(gains, covariance_factor(moments.xx)), ridge.cpu(), whiteners)
 
 
 def solve_leave_one_out(moments: Moments, samples: Samples, *, whiten: bool) -> Solution:
@@ -67,7 +67,7 @@ def solve_leave_one_out(moments: Moments, samples: Samples, *, whiten: bool) -> 
     target = SharedGain.fit(samples) if moments.partition.count > 1 else None
     residuals = _Residuals(samples, target)
     axes = _axes_of_samples(moments, samples, residuals) if moments.bare else _axes_of_moments(moments, residuals)
-    shifts = torch.tensor([*RIDGES, torch.inf]) * moments.ridge(1.0)
+    shifts = torch.tensor([*RIDGES, torch.inf], dtype=moments.energy.dtype) * moments.ridge(1.0)
     best = _leave_one_out_errors(moments, axes, residuals, shifts).argmin(0).cpu()
     return _solution(moments, axes, shifts[best], whiten, target)
 
@@ -177,6 +177,19 @@ def _solution(moments: Moments, axes: _Axes, ridge: Tensor, whiten: bool, target
             whiteners[part] = (axes.vectors[part] * inverse.sqrt()).mH
     weights = with_factor(gains, covariance_factor_of_axes(axes.values, axes.vectors))
     return Solution(weights, ridge, whiteners, target)
+
+
+def reduced_rank(xx: Tensor, yx: Tensor, ridge: float | Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The best ridge regression of y on x of a rank, as two factors: ``(..., C, r)`` and ``(..., r, C)``.
+
+    With ``A = yx (xx + lambda I)^{-1/2}`` and U its leading left singular vectors: U and ``U* yx (xx + lambda I)^-1``.
+    """
+    shifted = xx.clone()
+    torch.diagonal(shifted, dim1=-2, dim2=-1).add_(ridge)
+    factor = torch.linalg.cholesky(shifted)
+    whitened = torch.linalg.solve_triangular(factor, yx.mH, upper=False).mH
+    left = torch.linalg.svd(whitened, full_matrices=False).U[..., : min(rank, xx.shape[-1])]
+    return left, torch.cholesky_solve((left.mH @ yx).mH, factor).mH
 
 
 def parts(moments: Moments) -> Iterator[tuple[slice, torch.dtype]]:

@@ -29,9 +29,12 @@ class WienerMap:
     def from_tensors(
         cls, basis: Basis, partition: Partition, operator: Operator, tensors: Mapping[str, Tensor], real: torch.dtype
     ) -> WienerMap:
-        """What :meth:`tensors` gave, of a map between tensors of dtype ``real``."""
+        """What :meth:`tensors` gave, of a map between tensors of dtype ``real``; ``ValueError`` for anything else."""
         empty = cls(basis, partition, operator, {})
-        return replace(empty, weights=quantise.from_tensors(tensors, empty._layout, basis.dtype(real)))
+        weights = quantise.from_tensors(tensors, empty._layout, basis.dtype(real))
+        shapes = operator.shapes(partition.count, basis.channels)
+        quantise.check(weights, shapes, basis.dtype(real))
+        return replace(empty, weights=weights)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything the map holds, for a file."""

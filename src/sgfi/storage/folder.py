@@ -5,31 +5,28 @@ The manifest is small and can be read without touching weights. Weights are memo
 
 from __future__ import annotations
 
-import json
-import platform
 import shutil
-import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy
-import safetensors
 import torch
 from torch import Tensor, nn
 
 from sgfi.boundaries import Plan, plan
+from sgfi.derivatives import capture
 from sgfi.errors import SgfiError, StoreError
-from sgfi.graph import TensorGraph, capture
+from sgfi.graph import TensorGraph
 from sgfi.inversion import MapFamily
-from sgfi.inversion.family import FORMER_CHILDREN, LazyMaps
-from sgfi.spectral import PRECISIONS
+from sgfi.inversion.family import FORMER_CHILDREN
+from sgfi.spectral import PRECISIONS, WienerMap
 from sgfi.storage import files
-from sgfi.storage.files import MANIFEST, UNFINISHED
+from sgfi.storage.files import MANIFEST
+from sgfi.storage.forward import check_forward, forward_record, versions
+from sgfi.storage.manifest import FORMAT, PACKED_FORMAT, TANGENT_FORMAT, as_folder, read_manifest, sealed
+from sgfi.storage.scratch import PathLock, own_folder
 
-FORMAT = 1
-PACKED_FORMAT = 2
-"""Of families that are not in full precision: older readers refuse it by number."""
 FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
 
 
@@ -40,7 +37,9 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False, precis
     rounded with error feedback so that sources hardly see it); by default the family's own. Packed maps are used as
     they are: a few bins at a time are unpacked when they are applied.
     """
-    path = Path(path)
+    path = as_folder(path)
+    if not isinstance(family, MapFamily):
+        raise StoreError("a map family", type(family).__name__, "Pass what sgfi.calibrate or sgfi.load returned.")
     precision = _checked_precision(family, precision)
     if path.exists() and not overwrite:
         raise StoreError("a path that does not exist yet", repr(str(path)), "Choose another or pass overwrite=True.")
@@ -51,20 +50,22 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False, precis
             "Remove it yourself, or choose another.",
         )
     draft: Path | None = None
+    lock: PathLock | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        draft, lock = own_folder(path.parent, f".{path.name}-")
         entries = {
             name: files.write_node(draft, family.plan, name, maps, precision) for name, maps in family.maps.items()
         }
-        files.write_json(draft / MANIFEST, describe(family, entries, precision))
+        files.write_json(draft / MANIFEST, sealed(describe(family, entries, precision)))
         files.replace_folder(draft, path)
     except OSError as error:
         left = "What was there is untouched." if path.exists() else f"Nothing was left at {path}."
         raise StoreError("room and permission to write the family", str(error), left) from error
     finally:
-        if draft is not None:
+        if draft is not None and lock is not None:
             shutil.rmtree(draft, ignore_errors=True)
+            lock.release()
     return path
 
 
@@ -98,11 +99,13 @@ def load(
 ) -> MapFamily:
     """Read a family for a model (or an already captured graph); weights stay on disk, memory-mapped.
 
-    Maps belong to one checkpoint: other weights are refused unless ``force`` is given. ``verify`` compares every
-    file with its checksum. With ``stream`` a node's file is opened each time its maps are needed and closed after
-    use, so that a family may be larger than memory.
+    Maps belong to one checkpoint and one forward: other weights, ops, attributes or activations are refused unless
+    ``force`` is given. Every file is compared with its
+    checksum and its numbers must be finite: now with ``verify``, otherwise when it is first used. With ``stream`` a
+    node's file is opened each time its maps are needed and closed after use, so that a family may be larger than
+    memory.
     """
-    path = Path(path)
+    path = as_folder(path)
     manifest = read_manifest(path)
     graph = model if isinstance(model, TensorGraph) else _recapture(model, manifest["model"])
     if graph.fingerprint != manifest["model"]["fingerprint"] and not force:
@@ -111,15 +114,16 @@ def load(
             f"a model with fingerprint {graph.fingerprint[:16]}...",
             "Maps of one checkpoint fail on another: load the right weights or calibrate again.",
         )
-    if verify:
-        verify_files(path, manifest)
-    paths = {name: path / entry["file"] for name, entry in manifest["files"].items()}
-    restored = _replan(graph, manifest["plan"], paths)
-    stored = LazyMaps(paths, lambda name: files.read_node(paths[name], restored, name))  # memory-mapped
+    if not force:
+        check_forward(graph, manifest)
+    stored = StoredMaps(path, manifest["files"], stream)
+    restored = stored.plan = _replan(graph, manifest["plan"], stored)
+    for name in stored if verify else ():
+        stored.file(name)
     children = manifest["calibration"]["children"]
     return MapFamily(
         plan=restored,
-        maps=stored if stream else dict(stored),
+        maps=stored if stream or not verify else dict(stored),
         ridge=manifest["calibration"]["ridge"],
         children=FORMER_CHILDREN.get(children, children),
         samples=manifest["calibration"]["samples"],
@@ -128,6 +132,7 @@ def load(
         diagnostics=manifest["calibration"]["diagnostics"],
         provenance=manifest["provenance"],
         settings=manifest["calibration"].get("settings", {}),
+        mean=_mean(restored, manifest),
         precision=manifest.get("precision", "full"),
     )
 
@@ -135,8 +140,9 @@ def load(
 def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "full") -> dict[str, Any]:
     """The manifest of a family; ``entries`` describe its nodes' files."""
     graph = family.plan.graph
+    known = graph.fingerprint == family.fingerprint  # else the graph no longer is what the maps were fitted on
     return {
-        "format": FORMAT if precision == "full" else PACKED_FORMAT,
+        "format": TANGENT_FORMAT if family.mean is not None else FORMAT if precision == "full" else PACKED_FORMAT,
         "precision": precision,
         "model": {
             "class": graph.model_class,
@@ -153,57 +159,74 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
             "stages": family.stages,
             "settings": dict(family.settings),
             "samples": family.samples,
+            **({"mean": list(family.mean)} if family.mean is not None else {}),
             "diagnostics": dict(family.diagnostics),
         },
         "provenance": dict(family.provenance),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": str(torch.__version__),
-            "numpy": numpy.__version__,
-            "safetensors": safetensors.__version__,
-        },
+        "versions": versions(),
+        **({"forward": forward_record(graph, family.plan.boundaries)} if known else {}),
         "files": dict(entries),
     }
 
 
-def read_manifest(path: str | Path) -> dict[str, Any]:
-    """The manifest of a map folder, checked for form."""
-    path = Path(path)
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        todo = "Name a folder written by sgfi.save."
-        if (path / UNFINISHED).exists():
-            todo = "This calibration is unfinished: run it again with the same checkpoint folder to complete it."
-        raise StoreError(f"a readable {MANIFEST} in {path}", f"{type(error).__name__}: {error}", todo) from error
-    if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, PACKED_FORMAT):
-        got = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
-        raise StoreError(
-            f"map format {FORMAT} or {PACKED_FORMAT}",
-            repr(got),
-            "Use the version of sgfi that wrote it, or calibrate again.",
-        )
-    for part in ("model", "plan", "calibration", "provenance", "files"):
-        if not isinstance(manifest.get(part), dict):
-            raise StoreError(
-                f"{part!r} in {path / MANIFEST}", "a manifest without it", "Copy the folder again or calibrate again."
-            )
-    return manifest
-
-
 def verify_files(path: str | Path, manifest: Mapping[str, Any] | None = None) -> None:
-    """Every node file present, complete and unaltered; an error that names the first one that is not."""
+    """Every node file present, complete, unaltered and finite; an error that names the first one that is not."""
     path = Path(path)
     manifest = manifest or read_manifest(path)
     for name, entry in manifest["files"].items():
-        file = path / entry["file"]
-        again = "Copy the folder again or calibrate again."
-        if not file.is_file():
-            raise StoreError(f"map file {entry['file']} of node {name!r}", "no such file", again)
-        if file.stat().st_size != entry["bytes"]:
-            raise StoreError(f"{entry['bytes']} bytes in {file.name}", f"{file.stat().st_size} bytes", again)
-        if files.sha256(file) != entry["sha256"]:
-            raise StoreError(f"{file.name} as it was written", "different contents (checksum)", again)
+        files.check_file(path, name, entry)
+
+
+class StoredMaps(Mapping[str, tuple[WienerMap, ...]]):
+    """The maps of a folder by node, each file checked when it is first used.
+
+    With ``stream`` a file is opened at every access, and checked again where it is not the one that was checked.
+    """
+
+    def __init__(self, folder: Path, entries: Mapping[str, Mapping[str, Any]], stream: bool) -> None:
+        self._folder, self._entries, self._stream = folder, entries, stream
+        self._checked: dict[str, tuple[int, ...]] = {}
+        self._held: dict[str, tuple[WienerMap, ...]] = {}
+        self._lock = threading.RLock()
+        self.plan: Plan | None = None
+        """Set once it is rebuilt, for which custom partitions are read from here."""
+
+    def __getitem__(self, name: str) -> tuple[WienerMap, ...]:
+        with self._lock:
+            if name in self._held:
+                return self._held[name]
+            assert self.plan is not None
+            maps = files.read_node(self.file(name), self.plan, name)
+            if not self._stream:
+                self._held[name] = maps
+            return maps
+
+    def file(self, name: str) -> Path:
+        """A node's file, checked."""
+        with self._lock:
+            file = files.inside(self._folder, self._entries[name]["file"])
+            if name not in self._checked or self._checked[name] != _identity(file):
+                files.check_file(self._folder, name, self._entries[name])
+                self._checked[name] = _identity(file)
+            return file
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def _identity(file: Path) -> tuple[int, ...]:
+    """Which file it is, and whether it was written since."""
+    try:
+        facts = file.stat()
+    except OSError:
+        return ()
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _recapture(model: nn.Module, record: Mapping[str, Any]) -> TensorGraph:
@@ -221,7 +244,7 @@ def _recapture(model: nn.Module, record: Mapping[str, Any]) -> TensorGraph:
     return capture(model, example)
 
 
-def _replan(graph: TensorGraph, record: Mapping[str, Any], paths: Mapping[str, Path]) -> Plan:
+def _replan(graph: TensorGraph, record: Mapping[str, Any], stored: StoredMaps) -> Plan:
     """The recorded plan, rebuilt on this graph; refused when the graph no longer has it."""
     boundaries = {entry["name"]: entry for entry in record["boundaries"]}
     try:
@@ -230,7 +253,7 @@ def _replan(graph: TensorGraph, record: Mapping[str, Any], paths: Mapping[str, P
             target=record["target"],
             boundaries=[name for name in boundaries if name != record["target"]],
             axes={name: entry["channel_axis"] for name, entry in boundaries.items()},
-            partition={name: _partition(entry, paths.get(name)) for name, entry in boundaries.items()},
+            partition={name: _partition(entry, stored) for name, entry in boundaries.items()},
             operator={name: entry["operator"] for name, entry in boundaries.items()},
         )
     except SgfiError as error:
@@ -246,7 +269,18 @@ def _replan(graph: TensorGraph, record: Mapping[str, Any], paths: Mapping[str, P
     return rebuilt
 
 
-def _partition(entry: Mapping[str, Any], path: Path | None) -> str | Tensor:
-    if entry["partition"]["kind"] != "custom":
-        return entry["partition"]["kind"]
-    return "singleton" if path is None else files.read_tensors(path)[files.PARTITION]  # the target has no maps
+def _mean(restored: Plan, manifest: Mapping[str, Any]) -> tuple[float, ...] | None:
+    """The mean of the inputs that maps of tangents, and only those, come with."""
+    mean, channels = manifest["calibration"].get("mean"), restored.boundary["input"].channels
+    wanted = channels if manifest["format"] == TANGENT_FORMAT else None
+    if wanted != (None if mean is None else len(mean)):
+        told = f"a mean of {channels} input channels with format {TANGENT_FORMAT}, and no other"
+        raise StoreError(told, f"format {manifest['format']} and {mean!r}"[:100], files.AGAIN)
+    return None if mean is None else tuple(mean)
+
+
+def _partition(entry: Mapping[str, Any], stored: StoredMaps) -> str | Tensor:
+    kind, name = entry["partition"]["kind"], entry["name"]
+    if kind != "custom":
+        return kind
+    return files.read_partition(stored.file(name)) if name in stored else "singleton"  # the target has no maps

@@ -36,6 +36,17 @@ def _pointwise(call: OpCall, argument: Argument, item: int | None) -> Linear | N
     return Linear(lambda t: t * slope, lambda c: c * slope)
 
 
+@rule("native_dropout", "dropout")
+def _dropout(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
+    """Nothing in evaluation; where a forward insists on it, the entries of this very draw."""
+    if not call["train"]:
+        return Linear(lambda t: t, lambda c: c)
+    if item != 0:
+        return None
+    factor = call.out[1] / (1 - call["p"])
+    return Linear(lambda t: t * factor, lambda c: c * factor)
+
+
 @rule("batch_norm", "_native_batch_norm_legit_no_training", "native_batch_norm")
 def _batch_norm(call: OpCall, argument: Argument, item: int | None) -> Linear | None:
     x = call["input"]
@@ -86,7 +97,8 @@ def _attention(call: OpCall, arguments: tuple[Argument, ...], nodes: tuple[fx.No
     names = [name for name, _ in arguments]
     if "attn_mask" in names or call["dropout_p"] or len({tensor.shape[:-2] for tensor in (q, k, v)}) > 1:
         return None
-    scale = call.get("scale") or 1 / math.sqrt(q.shape[-1])
+    scale = call.get("scale")
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     mask = call["attn_mask"]
     if mask is not None and mask.dtype == torch.bool:
         mask = q.new_zeros(mask.shape).masked_fill(~mask, -torch.inf)  # the kernel only adds

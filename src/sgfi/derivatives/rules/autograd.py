@@ -14,6 +14,7 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor, fx
 
 from sgfi.derivatives.rules.ops import RULES, Argument, Linear, OpCall, OpDerivative, Rule
+from sgfi.errors import DerivativeError, first_line
 
 _without_forward_mode: set[Any] = set()
 """Ops that turned out to have no forward-mode rule, so that it is tried once only."""
@@ -25,7 +26,7 @@ def derive(call: OpCall, active: Callable[[fx.Node], bool], item: int | None = N
     """The derivative of an op, or of one of its outputs, with respect to the active tensors it reads."""
     arguments = call.arguments(active)
     nodes = tuple(arguments.values())
-    rule = RULES.get(call.name, Rule())
+    rule = Rule() if call.is_complex else RULES.get(call.name, Rule())
     if rule.joint is not None:
         derivative = rule.joint(call, tuple(arguments), nodes)
         if derivative is not None:
@@ -47,6 +48,8 @@ def by_autograd(call: OpCall, argument: Argument, item: int | None) -> Linear | 
     leaf = call.at(argument).detach().requires_grad_()
     with torch.enable_grad():
         out = run(leaf)
+    if call.is_random and item is None:
+        call.out = out.detach()  # value and derivative of one draw
     if not out.requires_grad:
         return None
 
@@ -55,24 +58,41 @@ def by_autograd(call: OpCall, argument: Argument, item: int | None) -> Linear | 
         return torch.stack(pulled)
 
     def push(t: Tensor) -> Tensor:
-        if call.target not in _without_forward_mode:
-            try:
-                return torch.stack([_forward_mode(run, leaf.detach(), each) for each in t])
-            except (NotImplementedError, RuntimeError) as error:
-                if not _lacks_rule(error):
-                    raise
-                _without_forward_mode.add(call.target)
-        return torch.stack([_double_backward(out, leaf, each) for each in t])
+        if call.target not in _without_forward_mode and not call.is_random:
+            pushed = _forward_mode_stack(call, run, leaf.detach(), t)
+            if pushed is not None:
+                return pushed
+            _without_forward_mode.add(call.target)
+        try:
+            return torch.stack([_double_backward(out, leaf, each) for each in t])
+        except (NotImplementedError, RuntimeError) as error:
+            raise DerivativeError(
+                f"a forward derivative (JVP) of {call.title}",
+                f"neither a forward-mode rule nor a differentiable backward ({first_line(error)})",
+                "Write this op in terms of others, or make the backward that it registers differentiable.",
+            ) from error
 
     return Linear(push, pull)
 
 
-def _forward_mode(run: Callable[[Tensor], Tensor], point: Tensor, tangent: Tensor) -> Tensor:
-    _load_forward_rules()
-    with _forward_mode_lock, forward_ad.dual_level():
-        dual = run(forward_ad.make_dual(point, tangent))
-        pushed = forward_ad.unpack_dual(dual).tangent
-        return torch.zeros_like(dual) if pushed is None else pushed
+def _forward_mode_stack(
+    call: OpCall, run: Callable[[Tensor], Tensor], point: Tensor, tangents: Tensor
+) -> Tensor | None:
+    """The tangents pushed one by one; ``None`` for an op that has no forward mode or loses the tangent."""
+    try:
+        pushed = [_forward_mode(run, point, tangent) for tangent in tangents]
+    except (NotImplementedError, RuntimeError) as error:
+        if not _lacks_rule(error):
+            raise
+        return None
+    return None if any(each is None for each in pushed) else torch.stack(pushed)  # type: ignore[arg-type]
+
+
+def _forward_mode(run: Callable[[Tensor], Tensor], point: Tensor, tangent: Tensor) -> Tensor | None:
+    with _forward_mode_lock:
+        _load_forward_rules()
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(run(forward_ad.make_dual(point, tangent))).tangent
 
 
 def _double_backward(out: Tensor, leaf: Tensor, tangent: Tensor) -> Tensor:
@@ -80,9 +100,12 @@ def _double_backward(out: Tensor, leaf: Tensor, tangent: Tensor) -> Tensor:
     probe = torch.zeros_like(out, requires_grad=True)
     with torch.enable_grad():
         (pulled,) = torch.autograd.grad(out, leaf, probe, create_graph=True, materialize_grads=True)
-        if not pulled.requires_grad:
-            return torch.zeros_like(out)
-        return torch.autograd.grad(pulled, probe, tangent, materialize_grads=True)[0]
+        if pulled.requires_grad:
+            return torch.autograd.grad(pulled, probe, tangent, materialize_grads=True)[0]
+    (backward,) = torch.autograd.grad(out, leaf, torch.ones_like(out), retain_graph=True, materialize_grads=True)
+    if backward.any():
+        raise RuntimeError("the backward cannot be differentiated")
+    return torch.zeros_like(out)
 
 
 @cache

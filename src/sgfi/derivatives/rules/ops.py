@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
+
+from sgfi.graph import names
+from sgfi.graph.attention import kernel
+from sgfi.graph.values import is_complex, is_random
 
 aten = torch.ops.aten
 Argument = tuple[str, int | None]
@@ -74,6 +80,23 @@ class OpCall:
     def name(self) -> str:
         return str(getattr(self.target, "_opname", getattr(self.target, "__name__", self.target)))
 
+    @property
+    def title(self) -> str:
+        """How errors name the op: its qualified name, and the module that it stands in."""
+        qualified = str(self.target) if hasattr(self.target, "_opname") else self.name
+        path = names.module_path(self.node)
+        return f"{qualified} in {path!r}" if path else qualified
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether a complex number goes in or out: rules are for real ones, autograd knows about conjugates."""
+        items = (user for user in self.node.users if user.target is operator.getitem)
+        return any(is_complex(node) for node in (self.node, *self.node.all_input_nodes, *items))
+
+    @property
+    def is_random(self) -> bool:
+        return is_random(self.node)
+
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
@@ -92,6 +115,15 @@ class OpCall:
             reads |= {(name, i): entry for i, entry in entries if isinstance(entry, fx.Node) and active(entry)}
         return reads
 
+    def converted(self, convert: Callable[[Tensor], Tensor]) -> OpCall:
+        """The same op at values of another dtype, say."""
+        other = copy(self)
+        other._values = {
+            name: fx.node.map_aggregate(value, _on_tensors(convert)) for name, value in self._values.items()
+        }
+        other._out = None
+        return other
+
     @property
     def out(self) -> Any:
         if self._out is None:
@@ -106,7 +138,7 @@ class OpCall:
     def run(self, changed: Mapping[str, Any]) -> Any:
         values = {**self._values, **changed}
         keywords = {name: values.pop(name) for name in self._keyword_only if name in values}
-        return self.target(*values.values(), **keywords)  # type: ignore[operator]
+        return kernel(self.target)(*values.values(), **keywords)
 
     def run_at(self, argument: Argument, value: Tensor) -> Any:
         name, index = argument
@@ -115,6 +147,10 @@ class OpCall:
         entries = list(self._values[name])
         entries[index] = value
         return self.run({name: entries})
+
+
+def _on_tensors(function: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
+    return lambda value: function(value) if isinstance(value, Tensor) else value
 
 
 @dataclass(frozen=True)

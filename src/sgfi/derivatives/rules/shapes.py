@@ -47,10 +47,25 @@ def _reshape(call: OpCall, argument: Argument, item: int | None) -> Linear:
     return Linear(lambda t: t.reshape(len(t), *after), lambda c: c.reshape(len(c), *before))
 
 
-@rule("clone", "contiguous", "alias", "to", "_to_copy")
+@rule("clone", "contiguous", "alias", "to", "_to_copy", "detach")
 def _same(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    """``detach`` too: it is the derivative of what is computed. Capture refuses models whose own backward differs."""
     before, after = call.at(argument).dtype, call.out.dtype
     return Linear(lambda t: t.to(after), lambda c: c.to(before))
+
+
+@rule("copy")
+def _copy(call: OpCall, argument: Argument, item: int | None) -> Linear:
+    """An assignment: what was there before does not matter, what is written is cast and broadcast."""
+    before, after = call.at(argument), call.out
+    if argument[0] != "src":
+        return Linear(
+            lambda t: after.new_zeros(()).expand(len(t), *after.shape),
+            lambda c: before.new_zeros(()).expand(len(c), *before.shape),
+        )
+    return Linear(
+        lambda t: broadcast(t.to(after.dtype), after.shape), lambda c: reduced(c, before.shape).to(before.dtype)
+    )
 
 
 @rule("permute", "transpose", "t")

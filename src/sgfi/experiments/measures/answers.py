@@ -1,10 +1,13 @@
-"""Does a picture answer its query? Removal, likeness and controls of many methods on the same tensors and inputs."""
+"""Does a picture answer its query? Removal, witnesses and controls of many methods on the same tensors and inputs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import product
+from math import isnan, nan, prod
 from typing import Any
 
 import torch
@@ -14,17 +17,35 @@ from torch import Tensor
 import sgfi
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.pictures import METHODS, Scene, pictures
-from sgfi.evaluation.removal import SCALES, removal
+from sgfi.evaluation.occlusion import Occlusion, occlusion
+from sgfi.evaluation.removal import SCALES, Trial, best_at_own
 from sgfi.evaluation.trust import noise_like
 from sgfi.experiments.cases import Case
+from sgfi.experiments.ledger import Ledger, Scores
+from sgfi.experiments.measures.contestants import DECODER, ESTIMATORS, MAPS, NATURAL, Contestants, prior_of
 from sgfi.experiments.measures.registry import Table, evaluation_batches, measure
+from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query
+from sgfi.language import energy_profile, future_mass, nearest
+from sgfi.settings import JsonSettings
 
-NATURAL: Mapping[str, Mapping[str, Any]] = {"natural, path": {}, "natural, point": {"jacobian": "point"}}
-MAPS = "maps"
-COSTLY = ("accentuation",)
-"""Methods that search: measured on fewer images."""
+STRONGEST = ("state", "deviation")
+
+
+@dataclass(frozen=True)
+class Asked(JsonSettings):
+    """Which queries are put to every target."""
+
+    channels: int = 16
+    """Those whose energy is largest in the ``strongest``: the state, or its deviation from the mean input's."""
+    cells: int = 16
+    """Spread over the target."""
+    strongest: str = "state"
+
+    def __post_init__(self) -> None:
+        if self.strongest not in STRONGEST or min(self.channels, self.cells) < 2:
+            expected = f"two channels and cells or more, strongest among {list(STRONGEST)}"
+            raise QueryError(expected, repr(self), "Correct it.")
 
 
 @measure()
@@ -32,43 +53,114 @@ def answers(
     case: Case,
     *,
     targets: Sequence[str] = (),
-    methods: Sequence[str] = ("natural, path", "natural, point", MAPS, "raw VJP", "gradient"),
-    channels: int = 16,
-    cells: int = 16,
+    methods: Sequence[str] = (*NATURAL, MAPS, "raw VJP", "gradient", DECODER),
+    queries: Mapping[str, Any] | None = None,
     images: int | None = None,
-    costly_images: int = 4,
+    fewer: Mapping[str, int] | None = None,
+    controls: int = 16,
 ) -> Table:
-    """Removal (own, others, best at own at three scales), likeness, random and swapped targets, seconds a query."""
-    prior = sgfi.prior(case.calibration.batches)
-    estimators = _estimators(case, methods, prior)
+    """Removal at three scales, self-excitation, agreement with occlusion, likeness, controls, seconds a query.
+
+    ``queries``: see :class:`Asked`. ``fewer`` inputs for the methods it names; ``controls`` is on how many inputs
+    random, swapped and zero targets are tried.
+    """
+    asked = Asked.from_dict(queries or {})
+    prior = prior_of(case)
+    targets = tuple(targets) or (case.plan.target,)
+    contestants = Contestants(case, prior, methods, targets)
+    ledger = Ledger(case.families.parent / "answers", _facts(case, asked))
     table: Table = {}
     for number, (x, other) in enumerate(_pairs(case, images)):
-        for target in targets or (case.plan.target,):
-            for kind, queries in _queries(case, target, x, channels, cells).items():
-                for method in methods:
-                    if method in COSTLY and number >= costly_images:
-                        continue
-                    start = time.perf_counter()
-                    values = _values(case, method, estimators, prior, queries, x)
-                    seconds = (time.perf_counter() - start) / len(queries)
-                    row = table.setdefault(f"{method}, {target}, {kind}", {})
-                    scores = {**_removal(case, queries, values, prior, x), "seconds_per_query": seconds}
-                    if method in estimators:
-                        scores |= _controls(estimators[method], queries, values, x, other)
-                    for score, value in scores.items():
-                        row.setdefault(score, []).append(value)
+        scene = _Input(contestants, x, other, targets, asked)
+        for (target, kind), method in product(_kinds(case, targets), methods):
+            if number >= (fewer or {}).get(method, number + 1):
+                continue
+            controlled = number < controls and method in ESTIMATORS
+            name = f"{number} {target} {kind} {contestants.identity(method)}{' controlled' * controlled}"
+            scores = ledger.take(name, partial(scene.scores, target, kind, method, controlled))
+            row = table.setdefault(f"{method}, {target}, {kind}", {})
+            for score, value in scores.items():
+                row.setdefault(score, []).append(value)
     return table
 
 
-def _estimators(case: Case, methods: Sequence[str], prior: Any) -> dict[str, Estimator]:
-    unknown = [name for name in methods if name not in {*NATURAL, MAPS, *METHODS}]
-    if unknown:
-        raise QueryError(f"methods among {[*NATURAL, MAPS, *METHODS]}", repr(unknown[0]), "Choose some of these.")
-    graph = case.plan.graph
-    chosen: dict[str, Estimator] = {
-        name: sgfi.natural(graph, prior, **settings) for name, settings in NATURAL.items() if name in methods
+@dataclass(frozen=True, eq=False)
+class _Input:
+    """One input (1, ...) with its queries; what several methods need is worked out once."""
+
+    contestants: Contestants
+    x: Tensor
+    other: Tensor
+    """Another input, for controls."""
+    targets: Sequence[str]
+    asked: Asked
+
+    @cached_property
+    def queries(self) -> dict[tuple[str, str], list[Query]]:
+        graph = self.contestants.case.plan.graph
+        mean = self.contestants.prior.mean_like(self.x).unsqueeze(0)
+        nodes = {target: graph.nodes[target] for target in self.targets}
+        program = graph.program(("input",), tuple(node.name for node in nodes.values()))
+        with torch.no_grad():
+            states = program(torch.cat([self.x, mean]))
+        return {
+            (target, kind): queries
+            for (target, node), state in zip(nodes.items(), states, strict=True)
+            for kind, queries in _queries(node, state[0], state[1], self.asked)
+        }
+
+    @cached_property
+    def trials(self) -> dict[tuple[str, str], Trial]:
+        graph, prior = self.contestants.case.plan.graph, self.contestants.prior
+        return {key: Trial.of(graph, self.x, queries, prior) for key, queries in self.queries.items()}
+
+    @cached_property
+    def occlusions(self) -> dict[tuple[str, str], Occlusion]:
+        graph, mean = self.contestants.case.plan.graph, self.contestants.prior.mean_like(self.x)
+        found = occlusion(graph, self.x, mean, [query for queries in self.queries.values() for query in queries])
+        parts = found.maps.split([len(queries) for queries in self.queries.values()])
+        return {key: Occlusion(part, found.window) for key, part in zip(self.queries, parts, strict=True)}
+
+    def scores(self, target: str, kind: str, method: str, controlled: bool) -> Scores:
+        """Means over the queries of one kind on one target."""
+        queries = self.queries[target, kind]
+        start = time.perf_counter()
+        values = self.contestants.values(method, queries, self.x)
+        seconds = (time.perf_counter() - start) / len(queries)
+        agreed = [value for value in self.occlusions[target, kind].agreement(values) if not isnan(value)]
+        scores = _judged(self.trials[target, kind], values) | {
+            "occlusion_agreement": sum(agreed) / len(agreed) if agreed else nan,
+            "seconds_per_query": seconds,
+        }
+        case = self.contestants.case
+        if case.loaded.embed is not None and kind == "cells":
+            scores["future_energy"] = _future(queries, values)
+        if method not in ESTIMATORS:
+            return scores
+        estimator = self.contestants.estimator(method)
+        if case.loaded.embed is not None and kind == "cells":
+            table = case.loaded.embed.weight.detach()  # type: ignore[attr-defined]
+            scores["exact_token"] = _exact(queries, [value + estimator.origin for value in values], self.x, table)
+        return scores | (_controls(estimator, queries, values, self.x, self.other) if controlled else {})
+
+
+def _facts(case: Case, asked: Asked) -> dict[str, object]:
+    """What every entry of the ledger depends on, beside its method."""
+    return {
+        "weights": case.plan.graph.fingerprint,
+        "calibration": case.calibration.digest,
+        "evaluation": case.evaluation.digest,
+        "input": case.loaded.input_shape,
+        "queries": [asked.channels, asked.cells, asked.strongest],
+        "version": sgfi.__version__,
     }
-    return chosen | ({MAPS: case.family} if MAPS in methods else {})
+
+
+def _kinds(case: Case, targets: Sequence[str]) -> list[tuple[str, str]]:
+    """Every target with the kinds of queries it has at least two of."""
+    nodes = {target: case.plan.graph.nodes[target] for target in targets}
+    sizes = {target: {"channels": node.channels, "cells": prod(node.coord_shape)} for target, node in nodes.items()}
+    return [(target, kind) for target, kinds in sizes.items() for kind, size in kinds.items() if size > 1]
 
 
 def _pairs(case: Case, images: int | None) -> Iterator[tuple[Tensor, Tensor]]:
@@ -78,66 +170,74 @@ def _pairs(case: Case, images: int | None) -> Iterator[tuple[Tensor, Tensor]]:
             yield batch[index : index + 1], batch.roll(-1, 0)[index : index + 1]
 
 
-def _queries(case: Case, target: str, x: Tensor, channels: int, cells: int) -> dict[str, list[Query]]:
-    """The input's strongest channels and cells spread over the target, of which there are at least two."""
-    node = case.plan.graph.nodes[target]
-    with torch.no_grad():
-        (state,) = case.plan.graph.program(("input",), (node.name,))(x)
-    axis = node.channel_axis or 1
-    energy = state[0].movedim(axis - 1, 0).flatten(1).square().sum(1)
-    strongest = energy.topk(min(channels, len(energy))).indices.tolist()
+def _queries(node: Node, state: Tensor, mean: Tensor, asked: Asked) -> Iterator[tuple[str, list[Query]]]:
+    """The strongest channels of a state (*target), ``mean`` being that of the mean input, and cells spread over it."""
+    state = state - mean if asked.strongest == "deviation" else state
+    energy = state.movedim((node.channel_axis or 1) - 1, 0).flatten(1).square().sum(1)
+    strongest = energy.topk(min(asked.channels, len(energy))).indices.tolist()
     coords = list(product(*map(range, node.coord_shape)))
-    step = max(1, len(coords) // cells)
-    spread = coords[step // 2 :: step][:cells]
-    kinds = {
-        "channels": [Query(node.name, channel) for channel in strongest],
-        "cells": [Query(node.name, None, [coord]) for coord in spread],
-    }
-    return {kind: queries for kind, queries in kinds.items() if len(queries) > 1}
+    step = max(1, len(coords) // asked.cells)
+    spread = coords[step // 2 :: step][: asked.cells]
+    yield "channels", [Query(node.name, channel) for channel in strongest]
+    yield "cells", [Query(node.name, None, [coord]) for coord in spread]
 
 
-def _values(
-    case: Case, method: str, estimators: Mapping[str, Estimator], prior: Any, queries: list[Query], x: Tensor
-) -> list[Tensor]:
-    """(1, *input) a query."""
-    if method in estimators:
-        return [inverse.value for inverse in sgfi.sweep(estimators[method], x, queries)]
-    scene = Scene.of(case.plan.graph, x, prior.mean_like(x), queries, case.loaded.model)
-    return list(pictures(method, scene))
-
-
-def _removal(case: Case, queries: list[Query], values: list[Tensor], prior: Any, x: Tensor) -> dict[str, float]:
-    """Means over the queries of one input."""
-    scores: dict[str, float] = {}
+def _judged(trial: Trial, values: list[Tensor]) -> Scores:
+    pushed = trial.pushed(values)
+    scores = {"excites_itself": float(best_at_own(pushed).mean())}
     for scale in SCALES:
-        measured = removal(case.plan.graph, x, queries, values, prior, scale)
+        measured = trial.removal(values, scale, pushed=pushed)
         scores[f"best_at_own_{scale}"] = float(measured.best_at_own.mean())
         scores[f"own_{scale}"] = float(measured.own.mean())
         scores[f"others_{scale}"] = float(measured.others.mean())
-    stack = torch.cat(values)
-    whole = prior.energy(x - prior.mean_like(x)) / (x - prior.mean_like(x)).square().sum()
+        scores[f"size_{scale}"] = float(measured.size.mean())
+    stack, prior, whole = torch.cat(values), trial.prior, trial.x - trial.prior.mean_like(trial.x)
     energy = prior.energy(stack) / stack.flatten(1).square().sum(1).clamp_min(1e-30)
-    scores["roughness"] = float((energy / whole).mean())  # prior energy at equal length; 1: like the input itself
+    relative = energy / (prior.energy(whole) / whole.square().sum())
+    scores["roughness"] = float(relative.mean())  # prior energy at equal length; 1: like the input itself
     unit = F.normalize(stack.flatten(1), dim=1)
     alike = (unit @ unit.mT).abs()
     scores["likeness"] = float((alike.sum() - len(unit)) / (len(unit) ** 2 - len(unit)))
     return scores
 
 
-def _controls(
-    estimator: Estimator, queries: list[Query], values: list[Tensor], x: Tensor, other: Tensor
-) -> dict[str, float]:
-    """Cosines of the answers with what random and another input's targets give, and with the other input's answers."""
+def _controls(estimator: Estimator, queries: list[Query], values: list[Tensor], x: Tensor, other: Tensor) -> Scores:
+    """Cosines of the answers with what random and another input's targets give, and with the other input's answers;
+    the length of the first query's answer to a zero target, relative to its own answer's."""
     node = estimator.node(queries[0].target)
     state, elsewhere = estimator.state(x, node.name), estimator.state(other, node.name)
-    noise = [noise_like(state, query.mask(node, x.device), seed) for seed, query in enumerate(queries)]
+    noise = [noise_like(state, query.selection(node, x.device), seed) for seed, query in enumerate(queries)]
+    targets = torch.stack([*noise, *[elsewhere] * len(queries), torch.zeros_like(state)])
+    answered = [i.value for i in sgfi.sweep(estimator, x, [*queries, *queries, queries[0]], terminal=targets)]
     controls = {
-        "random": sgfi.sweep(estimator, x, queries, terminal=torch.stack(noise)),
-        "swapped": sgfi.sweep(estimator, x, queries, terminal=elsewhere),
-        "unrelated": sgfi.sweep(estimator, other, queries),
+        "random": answered[: len(queries)],
+        "swapped": answered[len(queries) : -1],
+        "unrelated": [inverse.value for inverse in sgfi.sweep(estimator, other, queries)],
     }
-    scores: dict[str, float] = {}
-    for label, inverses in controls.items():
-        cosines = torch.cat([pixel_cosine(i.value, value) for i, value in zip(inverses, values, strict=True)])
+    scores = {"zero": float(answered[-1].norm() / values[0].norm().clamp_min(1e-30))}
+    for label, pictures in controls.items():
+        cosines = torch.cat([pixel_cosine(a, b) for a, b in zip(pictures, values, strict=True)])
         scores |= {f"{label}_cosine": float(cosines.mean()), f"{label}_cosine_size": float(cosines.abs().mean())}
     return scores
+
+
+def _position(query: Query) -> int:
+    assert query.coords is not None and query.coords[0][0] is not None
+    return query.coords[0][0]
+
+
+def _future(queries: list[Query], values: list[Tensor]) -> float:
+    """Mean share of the energy after the queried position, over the positions that have a future."""
+    shares = [
+        float(future_mass(energy_profile(value[0]), _position(query)))
+        for query, value in zip(queries, values, strict=True)
+        if _position(query) + 1 < value.shape[1]
+    ]
+    return sum(shares) / len(shares) if shares else nan
+
+
+def _exact(queries: list[Query], values: list[Tensor], x: Tensor, table: Tensor) -> float:
+    """How often the vocabulary's nearest token to the answer at the queried position is the input's own."""
+    places = [_position(query) for query in queries]
+    answered = torch.stack([value[0, place] for value, place in zip(values, places, strict=True)])
+    return float((nearest(answered, table) == nearest(x[0, places], table)).double().mean())

@@ -20,7 +20,7 @@ from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, alignment_of, evaluation_inputs, measure, over_batches, scores
 from sgfi.settings import check_keys
 
-KINDS = (*baselines.SEEDS, *baselines.METRICS)
+KINDS = (*baselines.SEEDS, *baselines.SPREAD_SEEDS)
 
 
 @measure()

@@ -20,7 +20,7 @@ def decisions(case: Case, *, images: int = 16, settings: Mapping[str, Any] | Non
     outcome = study(case.family, evaluation_inputs(case, images), means, declared)
     rows: Table = {}
     for depth in outcome.depths:
-        for column, size in enumerate(declared.sizes):
+        for column, size in enumerate(outcome.settings.sizes):
             row = rows[f"{depth.node}, k={size}"] = {}
             for protocol, kinds in depth.drop.items():
                 drop = {kind: array[:, column].mean(axis=1) for kind, array in kinds.items()}  # random repeats averaged

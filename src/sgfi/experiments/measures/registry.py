@@ -87,13 +87,13 @@ def evaluation_inputs(case: Case, images: int | None = None) -> Tensor:
     return torch.cat(list(evaluation_batches(case, images)))
 
 
-def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows]) -> Table:
+def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows | Table]) -> Table:
     """Rows of every batch, put together."""
     table: Table = {}
     for x in evaluation_batches(case, images):
         for label, row in each(x).items():
             for score, values in row.items():
-                table.setdefault(label, {}).setdefault(score, []).extend(values.double().tolist())
+                table.setdefault(label, {}).setdefault(score, []).extend(map(float, values))
     return table
 
 

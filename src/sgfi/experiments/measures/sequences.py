@@ -72,7 +72,7 @@ def token_lengths(
         ids = draw(text, images, length, seed, taken).ids
         x = embed(ids).detach()
         there = case.family if length == own else transfer(case.family, sgfi.capture(case.loaded.model, x[:2]))
-        rows[str(length)] = tokens.sequence_quality(there, ids, x, table, "final")
+        rows[str(length)] = tokens.sequence_quality(there, ids, x, table)
     return rows
 
 

@@ -11,7 +11,6 @@ import sgfi
 from sgfi.errors import DataError
 from sgfi.evaluation import tokens
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.rows import Rows
 from sgfi.evaluation.statistics import cluster_means
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import PAIRS, Table, measure, over_batches
@@ -25,7 +24,6 @@ from sgfi.language import (
     polysemy,
     references,
     stacked,
-    token_cosine,
 )
 
 FUNCTION_WORDS = frozenset(
@@ -40,16 +38,9 @@ def token_quality(case: Case, *, stages: Sequence[str] = STAGES, images: int | N
     """Whole-target inverses: embedding cosine and exact-token rate, one number per window."""
     table = vocabulary(case)
 
-    def each(x: Tensor) -> Rows:
-        own = nearest(x, table)
-        values = {stage: tokens.inverses(case.family, x, stage=stage) for stage in stages}
-        return {
-            stage: {
-                "embedding_cosine": token_cosine(value, x).mean(1),
-                "exact_token": (nearest(value, table) == own).double().mean((1, 2)),
-            }
-            for stage, value in values.items()
-        }
+    def each(x: Tensor) -> Table:
+        ids = nearest(x, table).squeeze(-1)
+        return {stage: tokens.sequence_quality(case.family, ids, x, table, stage) for stage in stages}
 
     return over_batches(case, images, each)
 
@@ -71,7 +62,7 @@ def token_routing(case: Case, *, stages: Sequence[str] = STAGES) -> Table:
     """Terminal-token queries in the controlled contexts, one number per word or template."""
     last = [case.loaded.input_shape[0] - 1]
     rows = {stage: (lambda x, stage=stage: tokens.profiles(case.family, x, last, stage)) for stage in stages}
-    return _routed(case, rows)
+    return routed(case, rows)
 
 
 @measure()
@@ -88,7 +79,7 @@ def token_references(case: Case, *, layer: int = 6, integrated: bool = True) -> 
     }
     if integrated:
         rows["integrated gradients"] = lambda x: references.integrated_gradients(graph, target, x)
-    return _routed(case, rows)
+    return routed(case, rows)
 
 
 @measure()
@@ -119,7 +110,7 @@ def token_agreement(fitted: Case, evaluated: Case) -> Table:
     return {"final": tokens.agreement_of(*pair)}
 
 
-def _routed(case: Case, rows: Mapping[str, Profiles]) -> Table:
+def routed(case: Case, rows: Mapping[str, Profiles]) -> Table:
     """Profiles of the terminal token in both controlled benchmarks, by row."""
     words, templates = contexts(case)
     subsets = matched_subsets(words)

@@ -1,0 +1,96 @@
+"""Does the network tell metamers from the input? Posterior samples, run through it.
+
+``lens.samples`` draws inputs that agree with ``x`` in what the queried feature registered, to first order. Of such a
+sample ``x'`` the *change* of the queried feature is ``|P (H(x') - H(x))| / |P (H(x) - H(mu))|``, and that of the rest
+of the tensor the same with ``I - P``. A metamer changes the rest and leaves the feature. Beside every sample stands a
+control: a draw of the prior, added to ``x``, of the same length as ``x' - x``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgfi.derivatives import Linearisation
+from sgfi.errors import QueryError
+from sgfi.inversion import Query, Selection
+from sgfi.natural import NaturalInverse
+
+TINY = 1e-30
+CONTROL_SEED = 5000
+"""Added to a sample's seed: controls are other draws than the samples'."""
+
+
+@dataclass(frozen=True, eq=False)
+class Metamers:
+    """Changes of a tensor under samples and under controls of the same length, all (count, B)."""
+
+    own: Tensor
+    """Of the queried feature, relative to its deviation ``H(x) - H(mu)``."""
+    others: Tensor
+    """Of the rest of the tensor, relative to its own deviation."""
+    control_own: Tensor
+    control_others: Tensor
+    length: Tensor
+    """Of the change of the input, relative to ``x - mu``."""
+
+    @property
+    def spared(self) -> Tensor:
+        """(count, B) how much less the feature changes than the rest, over the same of the control: 1 by chance."""
+        sample = self.own / self.others.clamp_min(TINY)
+        return sample / (self.control_own / self.control_others.clamp_min(TINY)).clamp_min(TINY)
+
+
+@torch.no_grad()
+def metamers(
+    lens: NaturalInverse,
+    x: Tensor,
+    query: Query,
+    count: int = 8,
+    size: float | None = None,
+    corrections: int = 0,
+    seed: int = 0,
+) -> Metamers:
+    """Samples of one query on inputs ``(B, ...)``, run through the network.
+
+    ``size``: the change ``x' - x`` is scaled to this share of the length of ``x - mu``; ``None`` leaves it whole.
+    Samples hold to first order, and a whole change is as large as the difference of two inputs. ``corrections``: as
+    in ``lens.samples``.
+    """
+    if size is not None and not 0 < size < 10:
+        raise QueryError("a positive size", repr(size), "Give a share of the length of x - mu, or None.")
+    node = lens.node(query.target)
+    mu = lens.prior.mean_like(x)
+    changes = lens.samples(x, query, count, seed, corrections) - x  # (count, B, *input)
+    whole = _lengths((x - mu).unsqueeze(0)).clamp_min(TINY)
+    if size is not None:
+        changes = _scaled(changes, size * whole)
+    draws = lens.prior.draw(count, x, seed + CONTROL_SEED).unsqueeze(1).expand_as(changes)
+    controls = _scaled(draws, _lengths(changes))
+    inputs = torch.cat([x, mu.unsqueeze(0), (x + changes).flatten(0, 1), (x + controls).flatten(0, 1)])
+    states = torch.cat([Linearisation(lens.graph, {}, p, keep=[node.name]).values[node.name] for p in inputs.split(64)])
+    at_x, at_mu, rest = states[: len(x)], states[len(x)], states[len(x) + 1 :].unflatten(0, (2, count, len(x)))
+    selection = query.selection(node, x.device)
+    (own, others), (control_own, control_others) = (_changes(part - at_x, at_x - at_mu, selection) for part in rest)
+    return Metamers(own, others, control_own, control_others, _lengths(changes) / whole)
+
+
+def _changes(difference: Tensor, deviation: Tensor, selection: Selection) -> tuple[Tensor, Tensor]:
+    """(count, B) inside and outside of the query; zero where the whole tensor is asked for and nothing is outside."""
+    inside, base = selection.project(difference), selection.project(deviation)
+    pairs = (inside, base), (difference - inside, deviation - base)
+    own, others = (_lengths(top) / _lengths(bottom.unsqueeze(0)).clamp_min(TINY) for top, bottom in pairs)
+    return own, others
+
+
+def _scaled(stack: Tensor, lengths: Tensor) -> Tensor:
+    """(count, B, ...) of these lengths."""
+    factors = lengths / _lengths(stack).clamp_min(TINY)
+    return stack * factors.reshape(*factors.shape, *[1] * (stack.dim() - 2))
+
+
+def _lengths(stack: Tensor) -> Tensor:
+    """(count, B, ...) -> (count, B)"""
+    return stack.flatten(2).norm(dim=2)

@@ -1,0 +1,105 @@
+"""Where an input matters to a feature, found by covering it: captum's occlusion, and how far a picture agrees with it.
+
+A window of the input is set to the mean input and the network is run: how much of the feature's deviation along
+``d_q = P_q (H(x) - H(mu))`` is gone? Nothing is differentiated, so no
+gradient method had a hand in the map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from sgfi.errors import QueryError
+from sgfi.evaluation.statistics import spearman
+from sgfi.graph import TensorGraph
+from sgfi.inversion import Query, Selections
+from sgfi.optional import need
+
+SIDE = 8
+"""Windows along each axis of a picture; a sequence is covered one position at a time."""
+AT_ONCE = 8
+"""Windows in one forward pass."""
+
+
+@dataclass(frozen=True, eq=False)
+class Occlusion:
+    """One map a query at one input."""
+
+    maps: Tensor
+    """(Q, windows): the share of the query's feature that is gone while the window is covered."""
+    window: tuple[int, ...]
+    """Size of a window along the input's axes without the batch; channels are covered together."""
+
+    def agreement(self, pictures: Sequence[Tensor]) -> list[float]:
+        """For each query's picture (1, *input): rank correlation of its energy in each window with the map.
+
+        NaN where either is constant.
+        """
+        if len(pictures) != len(self.maps):
+            got = f"{len(self.maps)} maps and {len(pictures)} pictures"
+            raise QueryError("a picture for each query", got, "Give one (1, *input) a query.")
+        energies = [windowed(picture[0].square(), self.window) for picture in pictures]
+        return [spearman(energy.cpu(), row.cpu()) for energy, row in zip(energies, self.maps, strict=True)]
+
+
+def occlusion(graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Query]) -> Occlusion:
+    """Maps of queries on any targets at one input (1, *input); all of them from one round of covered inputs."""
+    if len(x) != 1 or not queries or any(query.target is None for query in queries):
+        got = f"{len(x)} inputs and {len(queries)} queries"
+        raise QueryError("one input and queries that name their targets", got, "Go through the inputs one by one.")
+    names = [graph.nodes.canonical(str(query.target)) for query in queries]
+    targets = tuple(dict.fromkeys(names))
+    program = graph.program(("input",), targets)
+    chosen = {
+        target: Selections.of(
+            query.selection(graph.nodes[target], x.device)
+            for query, name in zip(queries, names, strict=True)
+            if name == target
+        )
+        for target in targets
+    }
+    with torch.no_grad():
+        states = dict(zip(targets, program(torch.cat([x, mean.unsqueeze(0)])), strict=True))
+    weights = {target: _weights(state[:1] - state[1:], chosen[target]) for target, state in states.items()}
+
+    def scores(inputs: Tensor) -> Tensor:
+        """(R, Q) in the order of the targets."""
+        return torch.cat([s.flatten(1) @ weights[t].mT for t, s in zip(targets, program(inputs), strict=True)], 1)
+
+    window = _window(x)
+    with torch.no_grad():
+        maps = (
+            need("captum.attr", "comparisons")
+            .Occlusion(scores)
+            .attribute(x, window, window, baselines=mean.unsqueeze(0), perturbations_per_eval=AT_ONCE)
+        )
+    order = [index for target in targets for index, name in enumerate(names) if name == target]
+    placed = torch.empty(len(queries), *x.shape[1:], dtype=maps.dtype)
+    placed[order] = maps
+    return Occlusion(torch.stack([windowed(each, window) for each in placed]), window)
+
+
+def windowed(picture: Tensor, window: tuple[int, ...]) -> Tensor:
+    """(windows,) means over windows of a tensor (*input), in the order of the axes."""
+    parts = [range(0, size, step) for size, step in zip(picture.shape, window, strict=True)]
+    corners = product(*parts)
+    means = [picture[tuple(slice(a, a + w) for a, w in zip(at, window, strict=True))].mean() for at in corners]
+    return torch.stack(means)
+
+
+def _weights(deviation: Tensor, chosen: Selections) -> Tensor:
+    """(Q, N) ``d_q / <d_q, d_q>``, so that scores are shares of the feature."""
+    directions = chosen.project(deviation).flatten(1)
+    return directions / directions.square().sum(1, keepdim=True).clamp_min(1e-30)
+
+
+def _window(x: Tensor) -> tuple[int, ...]:
+    """A picture (1, C, H, W) in SIDE x SIDE windows; tokens (1, L, D) by position; a vector by its entries."""
+    if x.dim() == 4:
+        return (x.shape[1], *(max(1, size // SIDE) for size in x.shape[2:]))
+    return (1, x.shape[2]) if x.dim() == 3 else (1,)

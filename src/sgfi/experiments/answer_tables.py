@@ -1,0 +1,162 @@
+"""The tables of an ``answers`` result for a page of the docs, filled in between two marks and never typed by hand.
+
+A page holds ``<!-- answers: folder -->`` ... ``<!-- /answers -->`` with the folder of a result relative to the page;
+:func:`filled` puts the result's tables between the marks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from sgfi.errors import DataError
+from sgfi.evaluation.tables import FEWEST, markdown_table
+from sgfi.experiments.results import Result, Score, read_result
+
+MARKS = re.compile(r"(<!-- answers: (\S+) -->\n).*?(<!-- /answers -->)", re.DOTALL)
+KINDS = ("channels", "cells")
+Rows = Mapping[str, Mapping[str, Score]]
+"""``method, target, kind`` -> score -> numbers."""
+
+
+def filled(page: str, folder: Path) -> str:
+    """A page with the tables of every result it names; ``folder`` is where the page stands."""
+    return MARKS.sub(lambda found: found[1] + answer_tables(read_result(folder / found[2])) + found[3], page)
+
+
+def answer_tables(result: Result) -> str:
+    """Markdown: the set-up, then one table for each question."""
+    if "answers" not in result.tables:
+        raise DataError("a result of the experiment answers", result.name, "Run sgfi experiment run answers.")
+    parts = []
+    for label, rows in result.tables["answers"].items():
+        parts += [_setup(result, label, rows), *_tables(rows)]
+    if "answer_routing" in result.tables:
+        parts += [_routing(rows) for rows in result.tables["answer_routing"].values()]
+    return "\n\n".join(parts) + "\n"
+
+
+def _setup(result: Result, label: str, rows: Rows) -> str:
+    options, about = result.experiment["measures"]["answers"], result.variants[label]
+    asked = {"channels": 16, "cells": 16, **(options.get("queries") or {})}
+    size = "x".join(map(str, about["model"]["input_shape"]))
+    counts = {method: _count(rows, method) for method in _methods(rows)}
+    most = max(counts.values())
+    fewer = [f"{method} {count}" for method, count in counts.items() if count < most]
+    queries = f"the {asked['channels']} strongest channels / up to {asked['cells']} cells"
+    return (
+        f"{about['model']['spec'].rpartition(':')[2]}, input {size}; {most} inputs{_noted(fewer)}; {queries}; "
+        f"{len(about['calibration']['indices'])} other inputs for the prior, maps and decoder. "
+        f"`{result.provenance['command']}`"
+    )
+
+
+def _noted(fewer: list[str]) -> str:
+    return f" (fewer: {', '.join(fewer)})" if fewer else ""
+
+
+QUESTIONS = (
+    (
+        "Best at own, and how much of its own feature a picture removes, at equal size, channels / cells:",
+        ("best_at_own_size", "own_size"),
+        "removes",
+    ),
+    ("The same at equal prior energy:", ("best_at_own_energy", "own_energy"), "removes"),
+    (
+        "How often a picture excites its own feature most, and rank correlation of its energy with the occlusion map:",
+        ("excites_itself", "occlusion_agreement"),
+        "occlusion",
+    ),
+    (
+        "Of the cells' pictures, the share of energy after the queried position, and exact tokens at that position:",
+        ("future_energy", "exact_token"),
+        "exact",
+    ),
+)
+"""What a table is about, its two scores, and what the second is called in the head."""
+CONTROLS = (
+    "Controls, on {} inputs: mean absolute cosine of the answer with a random target's, with another input's target's, "
+    "and with the answer at an unrelated input (channels; cells), and the length of a zero target's answer relative to "
+    "its own:"
+)
+
+
+def _tables(rows: Rows) -> Iterator[str]:
+    targets = list(dict.fromkeys(row.rsplit(", ", 2)[1] for row in rows))
+    head = [f"`{target}`" for target in targets]
+    for says, scores, second in QUESTIONS:
+        body = [[method, *(_pair(rows, method, t, s) for s in scores for t in targets)] for method in _methods(rows)]
+        body = [row for row in body if set("".join(row[1:])) - set("- /")]
+        if body:
+            yield says
+            yield markdown_table(["picture", *head, *(f"{second}, {name}" for name in head)], body)
+    controlled = {row: scores for row, scores in rows.items() if "random_cosine_size" in scores}
+    if controlled:
+        body = [[method, *_control_cells(controlled, method, targets)] for method in _methods(controlled)]
+        yield CONTROLS.format(_most(controlled, "random_cosine_size"))
+        yield markdown_table(["estimator", *head, "zero"], body)
+    yield _intervals(rows, targets)
+
+
+def _pair(rows: Rows, method: str, target: str, score: str) -> str:
+    """Channels / cells."""
+    found = [rows.get(f"{method}, {target}, {kind}", {}).get(score) for kind in KINDS]
+    return " / ".join("-" if each is None or each["mean"] is None else f"{each['mean']:.2f}" for each in found)
+
+
+def _control_cells(rows: Rows, method: str, targets: list[str]) -> list[str]:
+    cells, zeros = [], []
+    for target in targets:
+        by_kind = []
+        for kind in KINDS:
+            scores = rows.get(f"{method}, {target}, {kind}", {})
+            labels = ("random", "swapped", "unrelated")
+            by_kind.append(" ".join(_mean(scores.get(f"{label}_cosine_size")) for label in labels))
+            zeros += [scores["zero"]["mean"]] if "zero" in scores else []
+        cells.append("; ".join(by_kind))
+    return [*cells, f"{max(zeros):.2g}" if zeros else "-"]
+
+
+def _intervals(rows: Rows, targets: list[str]) -> str:
+    """Of the default, as a sentence."""
+    method, parts = "natural, path", []
+    if _count(rows, method) < FEWEST:
+        return f"Fewer than {FEWEST} inputs: a pilot, without intervals."
+    for kind in KINDS:
+        found = [rows.get(f"{method}, {target}, {kind}", {}).get("best_at_own_size") for target in targets]
+        spans = [f"{s['mean']:.3f} ({s['low']:.3f}, {s['high']:.3f})" for s in found if s and s.get("low") is not None]
+        parts += [f"{kind} {', '.join(spans)}"] if spans else []
+    return f"{method}, best at own at equal size with 95 % intervals: {'; '.join(parts)}."
+
+
+def _routing(rows: Rows) -> str:
+    scores = ("cue_minus_random", "target", "agreement_minus_attractor")
+    head = ["picture of the last token", "on cues minus random", "on the token itself", "auxiliary minus attractor"]
+    body = [[row, *(_spanned(each.get(score)) for score in scores)] for row, each in rows.items()]
+    return "Routing, shares of the picture's energy:\n\n" + markdown_table(head, body)
+
+
+def _spanned(score: Score | None) -> str:
+    if score is None or score["mean"] is None:
+        return "-"
+    return (
+        f"{score['mean']:.3f} ({score['low']:.3f}, {score['high']:.3f})" if "low" in score else f"{score['mean']:.3f}"
+    )
+
+
+def _mean(score: Score | None) -> str:
+    return "-" if score is None or score["mean"] is None else f"{score['mean']:.2f}"
+
+
+def _methods(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row.rsplit(", ", 2)[0] for row in rows))
+
+
+def _count(rows: Rows, method: str) -> int:
+    own = {row: scores for row, scores in rows.items() if row.rsplit(", ", 2)[0] == method}
+    return _most(own, "own_size")
+
+
+def _most(rows: Rows, score: str) -> int:
+    return max((len(scores[score].get("values", ())) for scores in rows.values() if score in scores), default=0)

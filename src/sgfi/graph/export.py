@@ -1,0 +1,166 @@
+"""The model traced by ``torch.export``, or an error that says which call of it could not be."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock, get_ident
+from typing import Any, TextIO
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export import Dim, ExportedProgram, export
+
+from sgfi.errors import CaptureError, first_line
+from sgfi.graph.names import module_path
+from sgfi.graph.programs import derivable_kernels
+from sgfi.graph.values import op_name, value
+
+MACHINERY = (
+    *("/torch/export/", "/torch/_", "/torch/fx/", "/torch/utils/", "/torch/nn/modules/module.py"),
+    *("/sgfi/graph/", "/inspect.py", "/contextlib.py", "<string>"),
+)
+"""Parts of file names that mark a frame as tracing machinery rather than model code."""
+LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
+_one_export = Lock()
+"""torch.export keeps notes about the one export that runs."""
+
+
+class _Bound(nn.Module):
+    """The model with some keyword arguments held; module paths gain no prefix (see :func:`exported_program`)."""
+
+    def __init__(self, model: nn.Module, bound: dict[str, Any]) -> None:
+        super().__init__()
+        self.model = model
+        self.bound = bound
+
+    def forward(self, x: Tensor) -> Any:
+        return self.model(x, **self.bound)
+
+
+def exported_program(
+    model: nn.Module, example: Tensor, bound: dict[str, Any], table: Mapping[Any, Callable[..., Any]]
+) -> ExportedProgram:
+    """A functional graph with a dynamic batch, traced with two samples (one would be specialised away).
+
+    ``table`` has other forms of some ops.
+    """
+    example = example.detach()
+    pair = example[:2] if len(example) >= 2 else torch.cat([example, example])
+    module = _Bound(model, bound).eval() if bound else model
+    try:
+        with _one_export, torch.no_grad(), derivable_kernels, warnings.catch_warnings(), _quiet(), unchanged(model):
+            warnings.simplefilter("ignore")
+            traced = export(module, (pair,), dynamic_shapes=({0: Dim("batch")},), strict=False)
+            program = traced.run_decompositions(dict(table))
+    except Exception as error:  # torch.export raises many kinds; all mean the same to the caller
+        raise CaptureError(
+            "a model that torch.export can trace with a free batch size",
+            f"{type(error).__name__} in {_failed_call(error)}: {first_line(error)}",
+            "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control "
+            "flow or shapes in that call, bind extra arguments with bound={...} "
+            "(bound tensors must broadcast over the batch), or capture the part of the model you need.",
+        ) from error
+    if bound:
+        _strip_prefix(program.graph, "model")
+    _refuse_control_flow(program.graph)
+    _keep_batch_axes(program.graph)
+    return program
+
+
+def _refuse_control_flow(graph: fx.Graph) -> None:
+    """Ops that hold graphs of their own (``torch.cond``, loops) have no derivative here."""
+    for node in graph.nodes:
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            path = module_path(node)
+            raise CaptureError(
+                "a model of plain tensor operations",
+                f"torch.{op_name(node)}" + (f" in {path!r}" if path else ""),
+                "Rewrite the branches with torch.where, or capture the part of the model that is used.",
+            )
+
+
+def _keep_batch_axes(graph: fx.Graph) -> None:
+    """A ``squeeze`` takes the axes of size one that the model has; a batch of one sample keeps its axis."""
+    aten = torch.ops.aten
+    for node in graph.nodes:
+        if node.target not in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
+            continue
+        sizes = list(value(node.args[0]).shape)  # type: ignore[attr-defined]
+        asked = range(len(sizes)) if len(node.args) == 1 else node.args[1]
+        dims = [dim % len(sizes) for dim in ([asked] if isinstance(asked, int) else asked)]  # type: ignore[union-attr]
+        if any(not isinstance(sizes[dim], int) for dim in dims):
+            kept = [dim for dim in dims if isinstance(sizes[dim], int) and sizes[dim] == 1]
+            node.target, node.args = aten.squeeze.dims, (node.args[0], kept)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the dumps that torch prints before it raises; whatever else is written goes through."""
+    here, stream = get_ident(), sys.stderr
+
+    def relevant(record: logging.LogRecord) -> bool:
+        return record.thread != here
+
+    sys.stderr = _WithoutDumps(stream, here)  # type: ignore[assignment]
+    for name in LOGGERS:
+        logging.getLogger(name).addFilter(relevant)
+    try:
+        yield
+    finally:
+        sys.stderr = stream
+        for name in LOGGERS:
+            logging.getLogger(name).removeFilter(relevant)
+
+
+class _WithoutDumps:
+    """A stream that drops the text of traced graphs, from one thread."""
+
+    def __init__(self, stream: TextIO, thread: int) -> None:
+        self._stream, self._thread = stream, thread
+
+    def write(self, text: str) -> int:
+        if get_ident() == self._thread and ("def forward(self, arg" in text or not text.strip()):
+            return len(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def unchanged(model: nn.Module) -> Iterator[None]:
+    """What a forward writes on its modules (a cache, a counter) is taken back."""
+    before = {module: dict(vars(module)) for module in model.modules()}
+    try:
+        yield
+    finally:
+        for module, attributes in before.items():
+            now = vars(module)
+            for name in [name for name in now if name not in attributes]:
+                del now[name]
+            now.update({name: value for name, value in attributes.items() if now.get(name) is not value})
+
+
+def _failed_call(error: BaseException) -> str:
+    """The last frame of the traceback that lies in model code."""
+    where, trace = "the model's forward", error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not any(part in file.replace("\\", "/") for part in MACHINERY):
+            where = f"{trace.tb_frame.f_code.co_name} ({file.rpartition('/')[2]}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return where
+
+
+def _strip_prefix(graph: fx.Graph, prefix: str) -> None:
+    """Module paths as the caller knows them, without the wrapper's attribute name."""
+    for node in graph.nodes:
+        stack = node.meta.get("nn_module_stack")
+        if stack:
+            node.meta["nn_module_stack"] = {
+                key: (path.removeprefix(prefix).removeprefix("."), kind) for key, (path, kind) in stack.items()
+            }

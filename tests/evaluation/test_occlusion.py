@@ -1,0 +1,44 @@
+"""Occlusion against a linear model, where covering a window takes out exactly its part of the sum."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import sgfi
+from sgfi.errors import QueryError
+from sgfi.evaluation.occlusion import occlusion, windowed
+from tests.analytic import Line, captured, tiny
+
+QUERIES = [sgfi.Query("fc", channel) for channel in range(3)]
+
+
+def test_covering_an_entry_takes_out_its_part() -> None:
+    torch.manual_seed(0)
+    matrix, x, mean = torch.rand(3, 5), torch.rand(1, 5) + 1, torch.zeros(5)
+    found = occlusion(sgfi.capture(Line(matrix).float().eval(), x), x, mean, QUERIES)
+    torch.testing.assert_close(found.maps, matrix * x / (x @ matrix.mT).mT)
+    torch.testing.assert_close(found.maps.sum(1), torch.ones(3))
+    assert found.agreement([row.sqrt().unsqueeze(0) for row in found.maps]) == pytest.approx([1, 1, 1])
+    assert found.agreement([1 / row.unsqueeze(0) for row in found.maps]) == pytest.approx([-1, -1, -1])
+    assert all(math.isnan(value) for value in found.agreement([torch.ones(1, 5)] * 3))
+
+
+def test_queries_of_several_targets_keep_their_order() -> None:
+    graph, x = captured("chain"), tiny("chain").inputs(1, seed=3)
+    queries = [sgfi.Query("conv3", 1), sgfi.Query("act1", 0), sgfi.Query("conv3", None, [(1, 1)])]
+    together = occlusion(graph, x, torch.zeros_like(x[0]), queries)
+    alone = [occlusion(graph, x, torch.zeros_like(x[0]), [query]).maps for query in queries]
+    torch.testing.assert_close(together.maps, torch.cat(alone))
+    assert together.window[0] == x.shape[1]
+    with pytest.raises(QueryError, match="one input"):
+        occlusion(graph, x.repeat(2, 1, 1, 1), torch.zeros_like(x[0]), queries)
+    with pytest.raises(QueryError, match="picture for each"):
+        together.agreement([x])
+
+
+def test_windows_are_means() -> None:
+    picture = torch.arange(12.0).reshape(1, 3, 4)
+    torch.testing.assert_close(windowed(picture, (1, 2, 2)), torch.tensor([2.5, 4.5, 8.5, 10.5]))

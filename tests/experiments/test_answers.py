@@ -1,0 +1,103 @@
+"""The measure of pictures: resumed parts, tables on a page of the docs, and what the docs hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sgfi.errors import DataError, QueryError
+from sgfi.evaluation.pictures import METHODS
+from sgfi.experiments import Experiment, Result, answer_tables
+from sgfi.experiments.answer_tables import MARKS, filled
+from sgfi.experiments.exhibits import exhibit
+from sgfi.experiments.ledger import Ledger
+from sgfi.experiments.measures.contestants import ESTIMATORS
+from sgfi.figures.methods import methods_figure
+from sgfi.inversion import Query
+
+Ran = Callable[..., Result]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+LIGHT = [name for name in METHODS if name != "accentuation"]
+
+
+def options(**more: object) -> dict:
+    given = {"targets": ["one", "three"], "queries": {"channels": 3, "cells": 3}, "controls": 1}
+    return {"measures": {"answers": {**given, **more}}}
+
+
+def test_every_method_on_a_tiny_network(ran: Ran) -> None:
+    methods = [*ESTIMATORS, *(name for name in LIGHT if name != "guided backpropagation")]
+    result = ran("answers", options(methods=methods, images=3, fewer={"SmoothGrad": 1}))
+    rows = result.tables["answers"]["as declared"]
+    assert set(rows) == {f"{m}, {t}, {k}" for m in methods for t in ("one", "three") for k in ("channels", "cells")}
+    for row, scores in rows.items():
+        count = 1 if row.startswith("SmoothGrad") else 3
+        assert len(scores["own_size"]["values"]) == count and scores["size_size"]["mean"] == pytest.approx(0.15)
+        assert -1 <= scores["occlusion_agreement"]["mean"] <= 1 and 0 <= scores["excites_itself"]["mean"] <= 1
+        assert ("zero" in scores) == row.startswith(tuple(ESTIMATORS))
+    for method in ("natural, path", "maps"):
+        assert rows[f"{method}, three, channels"]["zero"]["mean"] == 0
+        assert len(rows[f"{method}, three, channels"]["random_cosine"]["values"]) == 1
+    text = answer_tables.answer_tables(result)
+    assert "trained decoder" in text and "(fewer: SmoothGrad 1)" in text and "zero" in text and "a pilot" in text
+
+
+def test_misuse_is_named(ran: Ran) -> None:
+    with pytest.raises(QueryError, match="Did you mean"):
+        ran("answers", options(methods=["gradiant"]))
+    with pytest.raises(QueryError, match="strongest"):
+        ran("answers", options(queries={"strongest": "loudest"}))
+    with pytest.raises(QueryError, match="ReLU"):
+        ran("answers", options(methods=["guided backpropagation"], images=2))
+
+
+def test_finished_parts_are_kept_and_a_cut_line_is_not(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def measured(name: str) -> dict[str, float]:
+        calls.append(name)
+        return {"score": float(len(calls))}
+
+    first = Ledger(tmp_path, {"a": 1})
+    assert first.take("x", lambda: measured("x")) == {"score": 1.0} and first.take("y", lambda: measured("y"))
+    (file,) = tmp_path.iterdir()
+    file.write_text(file.read_text() + '["z", {"sco')
+    again = Ledger(tmp_path, {"a": 1})
+    assert again.take("x", lambda: measured("x")) == {"score": 1.0} and "z" not in again and calls == ["x", "y"]
+    again.take("z", lambda: measured("z"))
+    assert [json.loads(line)[0] for line in file.read_text().splitlines()] == ["x", "y", "z"]
+    assert "x" not in Ledger(tmp_path, {"a": 2})
+
+
+@pytest.mark.parametrize("page", ["natural.md"])
+def test_tables_in_the_docs_are_those_of_the_results(page: str) -> None:
+    """``sgfi experiment fill docs/natural.md`` changes nothing."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert MARKS.search(text) is not None and filled(text, DOCS) == text
+    assert filled(text.replace("0.9", "0.8"), DOCS) != text.replace("0.9", "0.8")  # a number typed by hand is seen
+
+
+def test_results_name_no_folder_of_a_machine() -> None:
+    for file in DOCS.glob("results/experiments/answers*/result.json"):
+        record = json.loads(file.read_text(encoding="utf-8"))
+        assert "/work" not in record["provenance"]["command"] and '"/' not in json.dumps(record["experiment"]), file
+
+
+def test_other_results_have_no_such_tables(ran: Ran) -> None:
+    with pytest.raises(DataError, match="answers"):
+        answer_tables.answer_tables(ran("topology"))
+
+
+@pytest.mark.usefixtures("_captured_once")
+def test_one_query_by_every_method(toy: Callable[..., Experiment], room: Path) -> None:
+    methods = ["natural, path", "gradient"]
+    shown = exhibit(toy("answers", options(methods=methods)), room / "work", Query("three", 1), 1)
+    assert [method for method, _, _ in shown.drawn] == methods and shown.drawn[0][1].shape == shown.x.shape
+    assert all(removed > 0 for _, _, removed in shown.drawn)
+    figure = methods_figure(shown)
+    assert any("natural, path" in text.get_text() for axes in figure.axes for text in axes.texts) or figure.texts
+    with pytest.raises(QueryError, match="names its target"):
+        exhibit(toy("answers", options(methods=methods)), room / "work", Query(None, 1))
