@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -91,18 +89,9 @@ def command() -> str:
 
 
 def machine() -> dict[str, Any]:
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "threads": torch.get_num_threads(),
-        "processor": platform.machine(),
-        "commit": _commit(),
-    }
+    from sgfi.experiments.provenance import provenance
 
-
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return {name: fact for name, fact in provenance().items() if name != "command"}
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:

@@ -60,6 +60,8 @@ def test_overlays_merge_sections_and_replace_variants() -> None:
     assert found == {"data": {"a": 1, "b": 3}, "variants": {"y": {}}}
     told = declare("ridge", {"calibration": {"children": "online"}})
     assert told.settings("0.03").calibration == {"ridge": 0.03, "children": "online", "stages": 2}
+    one_option = declare("answers", settings=[{"measures": {"answers": {"images": 3}}}])
+    assert one_option.measures["answers"] == {**declare("answers").measures["answers"], "images": 3}
     assert told.as_dict()["data"]["calibration_seed"] == 123 and told.as_dict()["data"]["evaluation_seed"] == 456
 
 
@@ -173,6 +175,18 @@ def test_provenance_tells_everything_needed_to_run_again(ran: Ran) -> None:
     assert len(about["calibration"]["indices"]) == 12 and len(about["evaluation"]["indices"]) == 5
     assert result.provenance["packages"]["torch"] and result.provenance["command"] == "sgfi experiment run topology"
     assert result.experiment["data"]["calibration_seed"] == 123
+    assert len(result.provenance["code"]) == 24 and {"commit", "dirty"} <= set(result.provenance)
+    assert result.provenance["machine"]["cores"] and result.provenance["kernels"]["cpu_capability"]
+
+
+def test_a_change_of_the_code_is_measured_again(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[str] = []
+    ran("topology", say=lines.append)
+    assert any("kept from before" in line for line in lines)
+    monkeypatch.setattr("sgfi.experiments.runner.code_digest", lambda: "other code")
+    lines.clear()
+    ran("topology", say=lines.append)
+    assert lines and not any("kept from before" in line for line in lines)
 
 
 def test_results_survive_the_disk(ran: Ran, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sgfi.cli import options
 from sgfi.cli.decisions import typed_command
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError, StoreError
-from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result, run
+from sgfi.experiments import Experiment, Result, available, compare, declare, read_result, run
 from sgfi.experiments.results import FILE, markdown
 from sgfi.inversion import Query
 from sgfi.settings import read_settings
@@ -52,7 +52,8 @@ class Declared:
             "data": {**paths, "calibration_count": self.fit, "evaluation_count": self.evaluate},
         }
         given = {part: {k: v for k, v in own.items() if v is not None} for part, own in sections.items()}
-        return declare(self.name, *map(read_settings, self.with_ or []), given, *map(_setting, self.set_ or []))
+        files = map(read_settings, self.with_ or [])
+        return declare(self.name, *files, given, settings=[_setting(text) for text in self.set_ or []])
 
 
 @command
@@ -191,7 +192,7 @@ def _setting(text: str) -> dict[str, Any]:
         setting = value
     for key in reversed(address.split(".")):
         setting = {key: setting}
-    return overlay({}, setting)
+    return setting
 
 
 def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:

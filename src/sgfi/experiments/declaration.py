@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,8 @@ from sgfi.experiments.sections import LAYER, SECTIONS, DataSettings, ModelSettin
 from sgfi.settings import JsonSettings, check_keys, read_settings
 
 RELATIONS = ("<", ">", "=")
+REPLACED_WHOLE = ("variants", "measures", "pairs", "across")
+"""A file that names one of these says all of it."""
 
 
 @dataclass(frozen=True)
@@ -108,25 +110,30 @@ def available() -> dict[str, str]:
     return {name: _shipped(name)["title"] for name in names if name != "base"}
 
 
-def declare(name: str | Path, *changes: Mapping[str, Any]) -> Experiment:
-    """A shipped experiment by name, or a file of your own, over the base and under ``changes``."""
+def declare(name: str | Path, *changes: Mapping[str, Any], settings: Sequence[Mapping[str, Any]] = ()) -> Experiment:
+    """A shipped experiment by name, or a file of your own, over the base and under ``changes``.
+
+    ``settings`` come last and are merged key by key all the way down: one option of a measure leaves the others.
+    """
     path = Path(name)
     own = read_settings(path) if path.suffix == ".json" else _shipped(str(name))
     merged = overlay(_shipped("base"), {"name": path.stem, **own})
     for change in changes:
         merged = overlay(merged, change)
+    for setting in settings:
+        merged = overlay(merged, setting, whole=())
     check_keys(merged, Experiment.__dataclass_fields__, "settings of an experiment")
-    settings: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()}
-    return Experiment(**settings)
+    return Experiment(**{k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()})
 
 
-def overlay(base: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """``change`` over ``base``: objects are merged key by key, but measures and variants are replaced whole."""
-    whole = ("variants", "measures", "pairs", "across")
+def overlay(
+    base: Mapping[str, Any], change: Mapping[str, Any], whole: tuple[str, ...] = REPLACED_WHOLE
+) -> dict[str, Any]:
+    """``change`` over ``base``: objects are merged key by key, but those named in ``whole`` are replaced."""
     merged = dict(base)
     for key, value in change.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) and key not in whole
-        merged[key] = overlay(merged[key], value) if both else value
+        merged[key] = overlay(merged[key], value, whole) if both else value
     return merged
 
 

@@ -8,20 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-
-import sgfi
 from sgfi.experiments.cases import Bench, Case
 from sgfi.experiments.declaration import Experiment
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS, Table
+from sgfi.experiments.provenance import code_digest, provenance
 from sgfi.experiments.results import Result, summarise
 from sgfi.settings import check_keys, portable
 from sgfi.storage import write_text
@@ -82,7 +77,7 @@ class _Units:
             "families": [case.key for case in cases],
             "evaluation": [case.evaluation.digest for case in cases],
             "trunk": bool(cases[0].trunk),
-            "version": sgfi.__version__,
+            "code": code_digest(),
         }
         key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
         file = self._folder / f"{key}.json"
@@ -108,34 +103,3 @@ def _public(setting: Any) -> Any:
     if isinstance(setting, list):
         return [_public(value) for value in setting]
     return portable(setting) if isinstance(setting, str) else setting
-
-
-def provenance(command: str = "") -> dict[str, Any]:
-    """Versions, machine, commit and command."""
-    packages = ("torch", "torchvision", "timm", "numpy", "scipy", "torchmetrics", "lpips")
-    return {
-        "command": command,
-        "sgfi": sgfi.__version__,
-        "commit": _commit(),
-        "python": platform.python_version(),
-        "packages": {name: version for name in packages if (version := _version(name)) is not None},
-        "machine": platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _commit() -> str | None:
-    """Of the source tree this package runs from, if it is one."""
-    here = Path(sgfi.__file__).parent
-    try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout.strip() or None

@@ -24,6 +24,7 @@ from sgfi.experiments.cases import Case
 from sgfi.experiments.ledger import Ledger, Scores
 from sgfi.experiments.measures.contestants import DECODER, ESTIMATORS, MAPS, NATURAL, Contestants, prior_of
 from sgfi.experiments.measures.registry import Table, evaluation_batches, measure
+from sgfi.experiments.provenance import code_digest
 from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query
 from sgfi.language import energy_profile, future_mass, nearest
@@ -152,7 +153,7 @@ def _facts(case: Case, asked: Asked) -> dict[str, object]:
         "evaluation": case.evaluation.digest,
         "input": case.loaded.input_shape,
         "queries": [asked.channels, asked.cells, asked.strongest],
-        "version": sgfi.__version__,
+        "code": code_digest(),
     }
 
 
