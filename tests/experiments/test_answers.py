@@ -42,6 +42,9 @@ def test_every_method_on_a_tiny_network(ran: Ran) -> None:
         assert rows[f"{method}, three, channels"]["zero"]["mean"] == 0
         assert len(rows[f"{method}, three, channels"]["random_cosine"]["values"]) == 1
     text = answer_tables.answer_tables(result)
+    line = answer_tables.answer_summary([result, result]).splitlines()[2]
+    assert line.startswith("| build, 3x8x8 | `one` | 3 | 0.33 / 0.33 |") and line.endswith(" |")
+    assert f"{rows['natural, path, one, channels']['best_at_own_size']['mean']:.2f} / " in line.split("|")[5]
     assert "trained decoder" in text and "(fewer: SmoothGrad 1)" in text and "zero" in text and "a pilot" in text
 
 

@@ -1,20 +1,21 @@
 """The tables of an ``answers`` result for a page of the docs, filled in between two marks and never typed by hand.
 
 A page holds ``<!-- answers: folder -->`` ... ``<!-- /answers -->`` with the folder of a result relative to the page;
-:func:`filled` puts the result's tables between the marks.
+:func:`filled` puts the result's tables between the marks, or where several folders are named one row for each tensor.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sgfi.errors import DataError
 from sgfi.evaluation.tables import FEWEST, markdown_table
 from sgfi.experiments.results import Result, Score, read_result
 
-MARKS = re.compile(r"(<!-- answers: (\S+) -->\n).*?(<!-- /answers -->)", re.DOTALL)
+MARKS = re.compile(r"(<!-- answers: (\S+(?: \S+)*) -->\n).*?(<!-- /answers -->)", re.DOTALL)
 KINDS = ("channels", "cells")
 Rows = Mapping[str, Mapping[str, Score]]
 """``method, target, kind`` -> score -> numbers."""
@@ -22,7 +23,52 @@ Rows = Mapping[str, Mapping[str, Score]]
 
 def filled(page: str, folder: Path) -> str:
     """A page with the tables of every result it names; ``folder`` is where the page stands."""
-    return MARKS.sub(lambda found: found[1] + answer_tables(read_result(folder / found[2])) + found[3], page)
+
+    def tables(mark: re.Match[str]) -> str:
+        results = [read_result(folder / name) for name in mark[2].split()]
+        return mark[1] + (answer_tables(*results) if len(results) == 1 else answer_summary(results)) + mark[3]
+
+    return MARKS.sub(tables, page)
+
+
+SUMMARISED = (
+    "natural, path",
+    "natural, point",
+    "maps",
+    "trained decoder",
+    "gradient",
+    "SmoothGrad",
+    "activation x input",
+)
+
+
+def answer_summary(results: Sequence[Result]) -> str:
+    """Markdown: best at own at equal size, channels / cells, one row for each tensor of each result."""
+    body = []
+    for result in results:
+        (about,), (rows,) = result.variants.values(), result.tables["answers"].values()
+        name = f"{_network(about)}, {'x'.join(map(str, about['model']['input_shape']))}"
+        for target in _targets(rows):
+            scores = [_pair(rows, method, target, "best_at_own_size") for method in SUMMARISED]
+            body.append([name, f"`{target}`", str(_count(rows, SUMMARISED[0])), _chance(result), *scores])
+    return markdown_table(["network, input", "tensor", "inputs", "chance", *SUMMARISED], body) + "\n"
+
+
+def _chance(result: Result) -> str:
+    asked = _asked(result)
+    return f"{1 / asked['channels']:.2f} / {1 / asked['cells']:.2f}"
+
+
+def _asked(result: Result) -> dict[str, int]:
+    return {"channels": 16, "cells": 16, **(result.experiment["measures"]["answers"].get("queries") or {})}
+
+
+def _network(about: Mapping[str, Any]) -> str:
+    return about["model"]["spec"].rpartition(":")[2]
+
+
+def _targets(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(row.rsplit(", ", 2)[1] for row in rows))
 
 
 def answer_tables(result: Result) -> str:
@@ -38,15 +84,14 @@ def answer_tables(result: Result) -> str:
 
 
 def _setup(result: Result, label: str, rows: Rows) -> str:
-    options, about = result.experiment["measures"]["answers"], result.variants[label]
-    asked = {"channels": 16, "cells": 16, **(options.get("queries") or {})}
+    about, asked = result.variants[label], _asked(result)
     size = "x".join(map(str, about["model"]["input_shape"]))
     counts = {method: _count(rows, method) for method in _methods(rows)}
     most = max(counts.values())
     fewer = [f"{method} {count}" for method, count in counts.items() if count < most]
     queries = f"the {asked['channels']} strongest channels / up to {asked['cells']} cells"
     return (
-        f"{about['model']['spec'].rpartition(':')[2]}, input {size}; {most} inputs{_noted(fewer)}; {queries}; "
+        f"{_network(about)}, input {size}; {most} inputs{_noted(fewer)}; {queries}; "
         f"{len(about['calibration']['indices'])} other inputs for the prior, maps and decoder. "
         f"`{result.provenance['command']}`"
     )
@@ -83,7 +128,7 @@ CONTROLS = (
 
 
 def _tables(rows: Rows) -> Iterator[str]:
-    targets = list(dict.fromkeys(row.rsplit(", ", 2)[1] for row in rows))
+    targets = _targets(rows)
     head = [f"`{target}`" for target in targets]
     for says, scores, second in QUESTIONS:
         body = [[method, *(_pair(rows, method, t, s) for s in scores for t in targets)] for method in _methods(rows)]
@@ -101,8 +146,7 @@ def _tables(rows: Rows) -> Iterator[str]:
 
 def _pair(rows: Rows, method: str, target: str, score: str) -> str:
     """Channels / cells."""
-    found = [rows.get(f"{method}, {target}, {kind}", {}).get(score) for kind in KINDS]
-    return " / ".join("-" if each is None or each["mean"] is None else f"{each['mean']:.2f}" for each in found)
+    return " / ".join(_mean(rows.get(f"{method}, {target}, {kind}", {}).get(score)) for kind in KINDS)
 
 
 def _control_cells(rows: Rows, method: str, targets: list[str]) -> list[str]:
@@ -124,8 +168,8 @@ def _intervals(rows: Rows, targets: list[str]) -> str:
     if _count(rows, method) < FEWEST:
         return f"Fewer than {FEWEST} inputs: a pilot, without intervals."
     for kind in KINDS:
-        found = [rows.get(f"{method}, {target}, {kind}", {}).get("best_at_own_size") for target in targets]
-        spans = [f"{s['mean']:.3f} ({s['low']:.3f}, {s['high']:.3f})" for s in found if s and s.get("low") is not None]
+        scores = [rows.get(f"{method}, {target}, {kind}", {}).get("best_at_own_size") for target in targets]
+        spans = [_spanned(score) for score in scores if score and score.get("low") is not None]
         parts += [f"{kind} {', '.join(spans)}"] if spans else []
     return f"{method}, best at own at equal size with 95 % intervals: {'; '.join(parts)}."
 
