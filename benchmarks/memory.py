@@ -11,7 +11,7 @@ import torch
 
 import sgfi
 from benchmarks.common import parser, table, write
-from sgfi.calibration.memory import as_bytes, readable
+from sgfi.settings import as_bytes, readable
 
 
 def main() -> None:

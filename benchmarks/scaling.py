@@ -12,9 +12,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import sgfi
 from benchmarks.common import parser, table, write
-from sgfi.calibration.memory import as_bytes, readable
 from sgfi.calibration.schedule import MemoryPlan
 from sgfi.calibration.settings import FitSettings
+from sgfi.settings import as_bytes, readable
 from sgfi.spectral import Moments, MomentShape
 from sgfi.spectral.quantise import Layout
 

@@ -19,7 +19,7 @@ import torch
 import sgfi
 from benchmarks.common import HERE, parser, table, write
 from benchmarks.online import floor
-from sgfi.calibration.memory import as_bytes, readable
+from sgfi.settings import as_bytes, readable
 from sgfi.spectral import WienerMap
 
 WAYS = [("full", False), ("full", True), ("int8", False), ("int8", True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
@@ -12,7 +13,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from sgfi.errors import DataError, did_you_mean
+from sgfi.errors import DataError, SgfiError, did_you_mean
 
 Self = TypeVar("Self", bound="JsonSettings")
 
@@ -25,6 +26,28 @@ def check_keys(given: Mapping[str, Any], known: Iterable[str], where: str) -> No
     for key in given:
         if key not in names:
             raise DataError(f"{where} among {names}", repr(key), did_you_mean(key, names) or "Remove it.")
+
+
+UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+
+def as_bytes(size: int | str, error: type[SgfiError] = SgfiError) -> int:
+    """``"4GiB"`` or a number of bytes, as a number of bytes; anything else is an ``error``."""
+    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
+        return size
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
+    if not match or match[2].upper() not in UNITS or float(match[1]) <= 0:
+        todo = "Write it in this form."
+        raise error('a positive size such as "4GiB" or a number of bytes', repr(size), todo)
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def readable(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
 
 
 LONGEST = 16 << 20

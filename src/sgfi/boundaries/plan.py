@@ -9,49 +9,19 @@ from pathlib import Path
 
 from torch import Tensor
 
+from sgfi.boundaries.boundary import Boundary
 from sgfi.boundaries.drawing import svg
 from sgfi.boundaries.frontier import BoundaryDag, boundary_dag
 from sgfi.boundaries.recipes import recipe_boundaries
+from sgfi.boundaries.sizing import FULL, sized
 from sgfi.errors import PlanError
 from sgfi.graph import Node, TensorGraph
 from sgfi.graph.tensor_graph import text_table
-from sgfi.spectral import Basis, Operator, Partition, operator_named
+from sgfi.spectral import Basis, Partition, operator_named
 
 PartitionChoice = str | Sequence[int] | Tensor
 STAGE, STEM = "stage", "stem"
 """Stand for the boundaries of the architecture's recipe and, beside it in a list, for what its first segment hides."""
-
-
-@dataclass(frozen=True)
-class Boundary:
-    """One repair site: a tensor with its axes, the basis its maps act in, and their capacity."""
-
-    node: Node
-    basis: Basis
-    partition: Partition
-    operator: Operator
-
-    @property
-    def name(self) -> str:
-        return self.node.name
-
-    @property
-    def channels(self) -> int:
-        return self.basis.channels
-
-    @property
-    def width(self) -> int:
-        """Numbers per bin that a map reads: the channels, several times where it reads several positions."""
-        return self.operator.width(self.channels)
-
-    def reads(self, tensor: Tensor) -> Tensor:
-        """What a map of this boundary reads of a source: ``(B, ...)`` -> ``(F, W, B)``."""
-        return self.operator.reads(self.basis.analyse(tensor))
-
-    @property
-    def positions(self) -> int | None:
-        """Positions along the one coordinate axis; ``None`` where there is none or more than one."""
-        return self.basis.coords[0] if len(self.basis.coords) == 1 else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +83,11 @@ class Plan:
                     "Calibrate a plan of its own for this target.",
                 )
         return dag
+
+    @property
+    def bytes(self) -> int:
+        """Of the maps of all fitted nodes, two each, in single precision."""
+        return sum(self.boundary[name].bytes for name in self.fitted)
 
     def table(self) -> str:
         """One line a boundary: axes, capacity and frontier."""
@@ -180,6 +155,7 @@ def plan(
     axes: Mapping[str, int] | None = None,
     partition: PartitionChoice | Mapping[str, PartitionChoice] = "singleton",
     operator: str | Mapping[str, str] = "full",
+    size: int | str = FULL,
 ) -> Plan:
     """Choose boundaries on the graph.
 
@@ -188,7 +164,8 @@ def plan(
     recipe's first segment and what is pooled there: ``["stage", "stem"]``. Without ``"stage"``, or where a tensor is
     called so, names are names. A list implies the input and the target. ``axes`` overrides channel axes by name;
     ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``, ``"first-apart"`` or group ids) and ``operator`` are
-    one choice for all nodes or a mapping by name.
+    one choice for all nodes or a mapping by name. ``size`` instead of a partition: ``"small"`` ties neighbouring
+    frequencies everywhere, a number of bytes (``"2GiB"``) as far as it takes.
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -224,6 +201,7 @@ def plan(
             ", ".join(map(repr, sorted(unused))),
             f"The boundaries are {list(chosen)}.",
         )
+    chosen |= sized({name: chosen[name] for name in dag.fitted}, size)
     _check_positions(dag, chosen)
     return Plan(graph, mode, dag, chosen)
 

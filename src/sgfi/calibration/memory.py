@@ -1,33 +1,9 @@
-"""Memory sizes: as people write them, and as the machine has them."""
+"""The memory of the machine and of this process."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
-
-from sgfi.errors import CalibrationError
-
-UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
-def as_bytes(size: int | str) -> int:
-    """``"4GiB"`` or a number of bytes, as a number of bytes."""
-    if isinstance(size, int) and not isinstance(size, bool) and size > 0:
-        return size
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(size))
-    if not match or match[2].upper() not in UNITS or float(match[1]) <= 0:
-        todo = "Write it in this form."
-        raise CalibrationError('a positive size such as "4GiB" or a number of bytes', repr(size), todo)
-    return int(float(match[1]) * UNITS[match[2].upper()])
-
-
-def readable(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def available() -> int:

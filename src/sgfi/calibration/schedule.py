@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Boundary, Plan
 from sgfi.calibration.batches import Batches
-from sgfi.calibration.memory import as_bytes, available, readable
+from sgfi.calibration.memory import available
 from sgfi.calibration.processes import ProcessGroup
 from sgfi.calibration.settings import FitSettings
 from sgfi.calibration.spill import SpillBuffer
@@ -20,6 +20,7 @@ from sgfi.calibration.splits import SampleSplit
 from sgfi.calibration.tangents import differences
 from sgfi.derivatives import Linearisation, push_forward
 from sgfi.errors import CalibrationError
+from sgfi.settings import as_bytes, readable
 from sgfi.spectral import Moments, MomentShape, wide, workspace
 
 
@@ -169,5 +170,5 @@ class Run:
 
 def budget(memory: int | str | None, group: ProcessGroup) -> int:
     """Bytes for each process: the least that any of them has, so that all of them schedule alike."""
-    mine = as_bytes(memory) if memory is not None else available() // (2 * group.processes_on_host())
+    mine = as_bytes(memory, CalibrationError) if memory is not None else available() // (2 * group.processes_on_host())
     return min(group.all_gather(mine))

@@ -11,8 +11,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from sgfi.calibration.memory import readable
 from sgfi.errors import CalibrationError
+from sgfi.settings import readable
 from sgfi.storage.scratch import PathLock, own_folder, remove_leftovers
 
 PREFIX = "sgfi-spill-"

@@ -74,6 +74,13 @@ class FitOptions:
             "Default: the preset's."
         ),
     ] = None
+    maps: Annotated[
+        str,
+        typer.Option(
+            help="Size of the maps: full, small (neighbouring frequencies share a matrix) or bytes such as 2GiB, "
+            "met by sharing where maps are largest. Instead of --partition."
+        ),
+    ] = "full"
     memory: Annotated[str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")] = None
     precision: Annotated[
         options.Precision,
@@ -85,7 +92,8 @@ class FitOptions:
         preset = preset_named(self.preset)
         preset = preset if self.operator == "full" else Preset(preset.name, preset.settings)
         chosen = preset.boundaries if self.boundaries is None else options.boundary_choice(self.boundaries)
-        return replace(preset, boundaries=chosen, partition=self.partition or preset.partition)
+        partition = self.partition or ("singleton" if self.maps != "full" else preset.partition)
+        return replace(preset, boundaries=chosen, partition=partition)
 
     def overrides(self) -> dict[str, Any]:
         """The options of :func:`sgfi.calibrate` that win over the preset's."""
@@ -129,7 +137,9 @@ def calibrate(
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
-    planned = sgfi.plan(graph, target, chosen.boundaries, partition=chosen.partition, operator=how.operator)
+    planned = sgfi.plan(
+        graph, target, chosen.boundaries, partition=chosen.partition, operator=how.operator, size=how.maps
+    )
     batches = open_data(data, loaded, batch_size, limit)
     batches = Mirrored(batches, loaded) if how.mirror else batches
     described = batches.describe()

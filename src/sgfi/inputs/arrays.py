@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from sgfi.calibration.memory import available, readable
+from sgfi.calibration.memory import available
 from sgfi.errors import DataError
+from sgfi.settings import readable
 
 
 def read_array(path: Path, shape: tuple[int, ...]) -> torch.Tensor:
