@@ -11,14 +11,17 @@ interface Unit {
 }
 
 const MORE = 24;
+const NOTHING: ReadonlySet<string> = new Set();
 
 export function Grid() {
   const { view, model, set } = useSession();
   const node = nodeOf(model, view.q);
   const base = node ? { m: view.m, x: view.x, q: node.name } : null;
   const scores = useJson<Scores>(base ? address("scores", base, "json") : null);
-  const [done, setDone] = useState<ReadonlySet<string>>(new Set());
-  useEffect(() => setDone(new Set()), [view.m, view.x, node?.name, view.by]);
+  const about = `${view.m} ${view.x}`;
+  const [ended, setEnded] = useState<{ about: string; queries: ReadonlySet<string> }>({ about, queries: NOTHING });
+  const done = ended.about === about ? ended.queries : NOTHING;
+  const note = (query: string) => setEnded((now) => ({ about, queries: new Set([...(now.about === about ? now.queries : []), query]) }));
   const cellsOnly = node && node.coords.length === 0;
   const by = cellsOnly ? "channels" : view.by;
   const units = useMemo(() => listed(node?.name ?? "", scores.data, by), [node?.name, scores.data, by]);
@@ -37,7 +40,7 @@ export function Grid() {
   const tile = (unit: Unit, pinned: boolean) => (
     <Tile
       key={unit.query} unit={unit} pinned={pinned} score={value(unit)} most={most} now={unit.query === view.q}
-      ended={() => setDone((known) => (known.has(unit.query) ? known : new Set([...known, unit.query])))}
+      ended={() => note(unit.query)}
     />
   );
   const pins = view.p.map((query) => ({ query, label: query, index: -1 }));
@@ -92,7 +95,7 @@ function Tile(props: { unit: Unit; pinned: boolean; score: number | undefined; m
   const { state, facts, error } = stages.final ?? {};
   useEffect(() => {
     if (state === "done") props.ended();
-  }, [state]);
+  }, [state, view.m, view.x]);
   const profile = facts?.profile;
   const toggle = () => set({ p: props.pinned || view.p.includes(unit.query) ? view.p.filter((pin) => pin !== unit.query) : [...view.p, unit.query] }, true);
   return (

@@ -26,7 +26,7 @@ export function Strip({ stages }: { stages: Stages }) {
   const asked = new Set(split(view.q).coords.split(";").filter(Boolean).map(Number));
   const most = profile ? Math.max(...profile, 1e-9) : 1;
   return (
-    <section class="strip" aria-label="Source tokens">
+    <section class="strip" aria-label="Source tokens" data-stage={best ?? "none"} data-query={view.q}>
       <ol>
         {words?.map((word, at) => (
           <li key={at} class={asked.has(at) ? "asked" : ""} title={profile ? `${(100 * profile[at]).toFixed(1)} % of the energy` : ""}>

@@ -41,8 +41,8 @@ export function Trust({ stages }: { stages: Stages }) {
       </dl>
       {model?.picture && (
         <div class="controls">
-          {facts?.random !== null && <figure><Picture path={picture("random")} alt="What a random target gives" fresh /><figcaption>random target</figcaption></figure>}
-          {facts?.swapped !== null && <figure><Picture path={picture("swapped")} alt="What another input's target gives" fresh /><figcaption>{other ? `${other}'s target` : "swapped target"}</figcaption></figure>}
+          {facts?.random !== null && <figure><Picture path={picture("random")} alt="What a random target gives" /><figcaption>random target</figcaption></figure>}
+          {facts?.swapped !== null && <figure><Picture path={picture("swapped")} alt="What another input's target gives" /><figcaption>{other ? `${other}'s target` : "swapped target"}</figcaption></figure>}
         </div>
       )}
       {facts?.sentence && <p class="sentence">{facts.sentence}</p>}
