@@ -1,7 +1,7 @@
 /** Channels or cells of a tensor as thumbnails that fill in one after another. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Picture, Trouble, useJson, useLive, useSession } from "./session";
-import { address, nodeOf, split, type View } from "./state";
+import { Trouble, useArrived, useJson, useLive, useSession } from "./session";
+import { address, nodeOf, type View } from "./state";
 import type { Scores } from "./types";
 
 interface Unit {
@@ -91,8 +91,13 @@ function ordered(units: Unit[], score: number[] | undefined): Unit[] {
 function Tile(props: { unit: Unit; pinned: boolean; score: number | undefined; most: number; now: boolean; ended(): void }) {
   const { view, model, set } = useSession();
   const { unit } = props;
-  const stages = useLive({ lens: view.m, input: view.x, query: unit.query, stages: ["final"], background: true });
+  const stages = useLive({ lens: view.m, input: view.x, query: unit.query, stages: model?.picture ? ["preview", "final"] : ["final"], background: true });
   const { state, facts, error } = stages.final ?? {};
+  const best = state === "done" ? "final" : stages.preview?.state === "done" ? "preview" : "";
+  const path = best && model?.picture ? address("inverse", { ...view, q: unit.query }, "png", { stage: best, ...(view.w === "signed" ? { view: "signed" } : {}) }) : null;
+  const { shown } = useArrived(path, { of: `${view.m} ${view.x}`, stage: best });
+  const current = shown?.about.of === `${view.m} ${view.x}` ? shown : null;
+  const stage = model?.picture ? current?.about.stage ?? "none" : best;
   useEffect(() => {
     if (state === "done") props.ended();
   }, [state, view.m, view.x]);
@@ -100,13 +105,14 @@ function Tile(props: { unit: Unit; pinned: boolean; score: number | undefined; m
   const toggle = () => set({ p: props.pinned || view.p.includes(unit.query) ? view.p.filter((pin) => pin !== unit.query) : [...view.p, unit.query] }, true);
   return (
     <li class={props.now ? "tile now" : "tile"}>
-      <button type="button" class="pick" aria-current={props.now ? "true" : undefined} aria-label={`Look at ${unit.query}`} title={unit.query} data-query={unit.query} data-state={state ?? ""} onClick={() => set({ q: unit.query })}>
-        {model?.picture && <Picture path={state === "done" ? address("inverse", { ...view, q: unit.query }, "png", view.w === "signed" ? { view: "signed" } : {}) : null} alt="" />}
+      <button type="button" class="pick" aria-current={props.now ? "true" : undefined} aria-label={`Look at ${unit.query}`} title={unit.query} data-query={unit.query} data-stage={stage} onClick={() => set({ q: unit.query })}>
+        {model?.picture && (current ? <img class={stage} src={current.url} alt="" data-path={current.path} draggable={false} /> : <div class="blank" />)}
         {model?.text && <Spark values={profile} />}
         {error && <span class="wrong" title={error.got}>!</span>}
       </button>
       <span class="under">
-        <code>{split(unit.query).units || props.pinned ? unit.label : unit.label}</code>
+        <code>{unit.label}</code>
+        {stage === "preview" && <small title="Plain gradient, not the answer">preview</small>}
         {props.score !== undefined && (
           <span class={props.score < 0 ? "score minus" : "score"} title={props.score.toPrecision(3)}>
             <span style={{ width: `${(Math.abs(props.score) / props.most) * 100}%` }} />

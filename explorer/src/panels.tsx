@@ -1,6 +1,6 @@
 /** Input and inverse side by side; hovering says what reads what. */
-import { useRef, useState } from "preact/hooks";
-import { Picture, Trouble, useJson, usePicture, useSession, type Stages } from "./session";
+import { useState } from "preact/hooks";
+import { Picture, Trouble, useArrived, useJson, useSession, type Arrived, type Stages } from "./session";
 import { address, join, nodeOf, split } from "./state";
 import type { Facts, Problem, Reads } from "./types";
 
@@ -13,7 +13,6 @@ const LABELS: Record<string, string> = {
   share: "natural inverse, faded where it is not determined",
 };
 
-/** An answer whose picture has arrived. */
 interface Answer {
   /** Model, input and query as they were asked for. */
   asked: string;
@@ -21,27 +20,19 @@ interface Answer {
   stage: string;
   label: string;
   facts: Facts | undefined;
-  path: string;
-  url: string;
 }
 
 /** What the frame shows: the best answer whose picture has arrived. Everything said under it is about this one, which is another
  * question's until the first picture of the present one is here. */
-function useAnswer(stages: Stages): { shown: Answer | null; current: boolean; problem?: Problem } {
+function useAnswer(stages: Stages): { shown: Arrived<Answer> | null; current: boolean; problem?: Problem } {
   const { view, model } = useSession();
-  const last = useRef<Answer | null>(null);
-  const stage = ["share", "final", "preview"].find((name) => stages[name]?.state === "done");
-  const facts = stage ? stages[stage].facts : undefined;
-  const params: Record<string, string> = stage ? { stage } : {};
-  if (view.w === "signed") params.view = "signed";
-  const path = stage ? address("inverse", { ...view, q: facts?.query ?? view.q }, "png", params) : null;
-  const { url, problem } = usePicture(path);
+  const stage = ["share", "final", "preview"].find((name) => stages[name]?.state === "done") ?? "";
+  const facts = stages[stage]?.facts;
+  const path = stage ? address("inverse", { ...view, q: facts?.query ?? view.q }, "png", { stage, ...(view.w === "signed" ? { view: "signed" } : {}) }) : null;
   const asked = `${view.m} ${view.x} ${view.q}`;
-  if (stage && path && url) {
-    const label = model?.kind === "maps" && stage === "final" ? "calibrated maps" : LABELS[stage];
-    last.current = { asked, query: view.q, stage, label, facts, path, url };
-  }
-  return { shown: last.current, current: last.current?.asked === asked, problem };
+  const label = model?.kind === "maps" && stage === "final" ? "calibrated maps" : LABELS[stage];
+  const { shown, problem } = useArrived(path, { asked, query: view.q, stage, label, facts });
+  return { shown, current: shown?.about.asked === asked, problem };
 }
 
 export function Panels({ stages }: { stages: Stages }) {
@@ -55,7 +46,7 @@ export function Panels({ stages }: { stages: Stages }) {
   const { shown, current, problem } = useAnswer(stages);
   if (!model) return null;
   const trouble = Object.values(stages).find((stage) => stage.state === "failed" && stage.error)?.error ?? problem;
-  const stage = current && shown ? shown.stage : "none";
+  const stage = current && shown ? shown.about.stage : "none";
   const table = reads.data;
   const overInput = table && cell !== null ? table.share.map((row) => row[cell]) : null;
   const overCells = table && place !== null ? table.share[place] : null;
@@ -80,7 +71,7 @@ export function Panels({ stages }: { stages: Stages }) {
       <figure>
         <div class="frame" onPointerEnter={() => setWanted(true)}>
           {shown
-            ? <img class={`answer ${shown.stage} ${current ? "" : "stale"}`} src={shown.url} alt={`${shown.label} of ${shown.query}`} data-path={shown.path} draggable={false} />
+            ? <img class={`answer ${shown.about.stage} ${current ? "" : "stale"}`} src={shown.url} alt={`${shown.about.label} of ${shown.about.query}`} data-path={shown.path} draggable={false} />
             : <div class="blank answer" role="img" aria-label={`${view.q}, on its way`} />}
           {spatial && node && (
             <Cells
@@ -92,7 +83,7 @@ export function Panels({ stages }: { stages: Stages }) {
           {(stage === "none" || stage === "preview") && !trouble && <Progress stages={stages} />}
         </div>
         <figcaption data-stage={stage} data-query={view.q}>
-          {current && shown ? <Caption answer={shown} /> : <><b>{trouble ? "no answer" : "on its way"}</b> <span>{shown && <>still shown: <code>{shown.query}</code></>}</span></>}
+          {current && shown ? <Caption answer={shown.about} /> : <><b>{trouble ? "no answer" : "on its way"}</b> <span>{shown && <>still shown: <code>{shown.about.query}</code></>}</span></>}
         </figcaption>
       </figure>
       {trouble && <Trouble problem={trouble} />}

@@ -1,6 +1,6 @@
 /** What every part of the page shares: the transport, what is open, the view, and how answers are followed. */
 import { createContext } from "preact";
-import { useContext, useEffect, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import type { Ask, Transport } from "./transport";
 import { json, Refused } from "./transport";
 import type { View } from "./state";
@@ -104,6 +104,20 @@ export function usePicture(path: string | null): { url?: string; problem?: Probl
   }, [path, transport]);
   if (!path) return {};
   return result.path === path ? result : { url: blobs.get(path) };
+}
+
+export interface Arrived<T> {
+  path: string;
+  url: string;
+  about: T;
+}
+
+/** The last picture that arrived, with what was said about it when it was asked for: it stays until the next one is here. */
+export function useArrived<T>(path: string | null, about: T): { shown: Arrived<T> | null; problem?: Problem } {
+  const last = useRef<Arrived<T> | null>(null);
+  const { url, problem } = usePicture(path);
+  if (path && url) last.current = { path, url, about };
+  return { shown: last.current, problem };
 }
 
 /** The picture at a path, and no other: blank while it is on its way. */

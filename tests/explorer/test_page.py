@@ -62,7 +62,7 @@ def test_a_clicked_thumbnail_is_the_librarys_answer_and_its_link_restores_it(
     visit: Visit, browser, served: Running, lite: Lens
 ) -> None:
     page = visit.go().page
-    query = visit.pick(".tile .pick[data-state=done]")
+    query = visit.pick(".tile .pick[data-stage=final]")
     path = visit.settle(query)
     _, body = served.get(path.replace(".png", ".safetensors"))
     torch.testing.assert_close(load(body)["value"], inverse_of(served, lite, query), rtol=1e-6, atol=1e-6)

@@ -14,7 +14,7 @@ import sgfi
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.trust import ALIKE, OPERATING_POINT, Trust, trust
 from sgfi.explorer import decide, reading, tokens
-from sgfi.explorer.lenses import Lens, watched
+from sgfi.explorer.lenses import Lens
 from sgfi.explorer.pictures import painter
 from sgfi.explorer.store import Artefact
 from sgfi.explorer.worker import Tick
@@ -45,7 +45,7 @@ def answer(workspace: Workspace, question: Question, tick: Tick) -> Artefact:
     other = workspace.prepared(question.lens, question.other) if question.other else None
     other = other if other is not None and other.shape == x.shape else None
     tick()
-    estimator = watched(lens.at(x), tick)
+    estimator = workspace.watched(lens.at(x), tick)
     case = Case(lens, estimator, x, workspace.parse(question.query), question.stage, other)
     began = time.perf_counter()
     made = STAGES[question.stage](case)
@@ -69,7 +69,7 @@ def _preview(case: Case) -> Artefact:
     """The plain gradient at the input alone: the cheapest thing that can be drawn, and labelled as what it is."""
     lens = case.estimator
     if isinstance(lens, sgfi.NaturalInverse):
-        lens = replace(lens, path=POINT, target_value="tangent")
+        lens = replace(lens, path=POINT)
     return _inverse(replace(case, estimator=lens, stage="raw"))
 
 
@@ -181,9 +181,11 @@ URGENCY = {
     "scores": 1,
     "tokens": 1,
     "decide": 2,
-    "reads": 4,
-    "share": 3,
-    "trust": 4,
+    "reads": 2,
+    "share": 2,
+    "trust": 3,
 }
-"""The order in which the worker takes questions that wait; thumbnails come in between."""
+"""The order in which the worker takes questions that wait."""
+THUMBNAILS = {stage: 2 if stage == "preview" else 4 for stage in STAGES}
+"""The same of thumbnails: all of them as previews first, the rest when the question at hand has its controls."""
 LIMITS = {"operating_point": OPERATING_POINT}

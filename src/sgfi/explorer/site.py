@@ -24,7 +24,7 @@ import torch
 
 from sgfi.errors import QueryError, SgfiError
 from sgfi.explorer import export, pictures, tokens
-from sgfi.explorer.answers import INVERSES, LIMITS, STAGES, URGENCY, answer
+from sgfi.explorer.answers import INVERSES, LIMITS, STAGES, THUMBNAILS, URGENCY, answer
 from sgfi.explorer.comparing import pair
 from sgfi.explorer.inputs import as_pixels
 from sgfi.explorer.models import describe_lens
@@ -36,8 +36,6 @@ FOREVER = "private, max-age=31536000, immutable"
 TYPES = {"json": "application/json", "png": "image/png", "safetensors": "application/octet-stream"}
 MOST_ALIKE = 256
 """Answers that are compared with each other."""
-BACKGROUND = 2
-"""Urgency of thumbnails."""
 Params = Mapping[str, str]
 
 
@@ -98,8 +96,8 @@ class Site:
                 self.workspace.store.put(question.key, made)
             return made
 
-        urgency = BACKGROUND if background else URGENCY[question.stage]
-        return self.worker.submit(question.key, run, urgency, progress)
+        urgency = THUMBNAILS if background else URGENCY
+        return self.worker.submit(question.key, run, urgency[question.stage], progress)
 
     def request(self, path: str, params: Params | None = None, known: str | None = None) -> Ticket:
         """A claim on the :class:`Reply` to a GET; ``known`` is the ETag that the client has."""

@@ -15,7 +15,7 @@ from torch import Tensor
 import sgfi
 from sgfi.errors import QueryError
 from sgfi.explorer.inputs import Input, keep_bytes, stored_inputs
-from sgfi.explorer.lenses import Lens
+from sgfi.explorer.lenses import Lens, Watched
 from sgfi.explorer.store import Store, digest
 
 VERSION = 1
@@ -54,6 +54,7 @@ class Workspace:
         """Files of directions by the names that queries may use for them: a client never names a path."""
         self.lenses = {lens.id: lens for lens in lenses}
         self.inputs: dict[str, Input] = stored_inputs(store)
+        self.watched = Watched()
         self._prepared: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
         self._lock = threading.Lock()
         for name, lens in self.lenses.items():
