@@ -34,6 +34,8 @@ class Lens:
     """``"natural"`` or ``"maps"``."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """How it was opened: what ``sgfi explore`` was given."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """Of a map folder."""
     _lengths: dict[int, sgfi.Estimator] = field(default_factory=dict, repr=False)
 
     @property
@@ -97,7 +99,7 @@ def natural_lens(loaded: LoadedModel, title: str | None = None, **source: Any) -
 def map_lens(estimator: sgfi.Estimator, loaded: LoadedModel, folder: str, manifest: Mapping[str, Any]) -> Lens:
     """A calibrated family."""
     record = {"source": folder, "manifest": digest(manifest)}
-    return Lens(estimator, loaded, f"{loaded.spec} · maps", "maps", record)
+    return Lens(estimator, loaded, f"{loaded.spec} · maps", "maps", record, manifest)
 
 
 class Watched:

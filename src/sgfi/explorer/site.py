@@ -4,6 +4,7 @@
 ``/api/health``                                       queue, counts, memory
 ``/api/models``                                       open lenses with their tensors and the boundary DAG
 ``/api/inputs``                                       known inputs; POST adds one and returns its digest
+``/quality/<lens>.json``                              error of every node of a map folder, and advice
 ``/input/<lens>/<input>.png|json``                    an input as the model sees it; a text's tokens
 ``/inverse/<lens>/<input>/<query>.png|json|safetensors``   ``?stage=preview|raw|first|final|share``
 ``/export/<lens>/<input>/<query>.svg|html|py|sh``     what is shown, to take away
@@ -27,7 +28,7 @@ from sgfi.explorer import export, pictures, tokens
 from sgfi.explorer.answers import INVERSES, LIMITS, STAGES, THUMBNAILS, URGENCY, answer
 from sgfi.explorer.comparing import pair
 from sgfi.explorer.inputs import as_pixels
-from sgfi.explorer.models import describe_lens
+from sgfi.explorer.models import describe_lens, quality_of
 from sgfi.explorer.store import Artefact, digest
 from sgfi.explorer.worker import BusyError, Cancelled, FaultError, Ticket, Worker, together
 from sgfi.explorer.workspace import Question, Workspace
@@ -132,6 +133,8 @@ class Site:
             }
             if parts[1] in records:
                 return Ticket.done(json_reply(records[parts[1]]()))
+        if parts[0] == "quality" and len(parts) == 2:
+            return Ticket.done(json_reply(quality_of(self.workspace.lens(_suffixed(parts[1])[0]))))
         if parts[0] == "input" and len(parts) == 3:
             return Ticket.done(self._input(parts[1], *_suffixed(parts[2])))
         if parts[0] == "export" and len(parts) == 4:
@@ -173,7 +176,11 @@ class Site:
             raise NotFoundError(known, repr((suffix, stage)), "Choose one of these.")
         question = self.workspace.question(lens, sha, query, stage)
         opened, entry = self.workspace.lens(lens), self.workspace.input(sha)
-        python, shell = (make(opened, entry, question) for make in (export.python_lines, export.command_line))
+        spelled = self.workspace.located(question.query)
+        link = {"m": lens, "x": sha, "q": question.query, "s": "1" if stage == "share" else "", "w": params.get("view", "")}
+        python = export.python_lines(opened, entry, question, spelled)
+        shown = {name: text for name, text in link.items() if text}
+        shell = export.command_lines(opened, entry, question, spelled, shown)
         if suffix in ("py", "sh"):
             return Ticket.done(Reply({"py": python, "sh": shell}[suffix].encode(), export.TYPES[suffix]))
         checks = self.workspace.question(lens, sha, query, "trust", params.get("other", ""))

@@ -102,7 +102,11 @@ class Workspace:
 
     def parse(self, text: str) -> sgfi.Query:
         """A client's query: directions by the names under which their files were opened, and by no path."""
-        return sgfi.Query.parse(PLUS.join(map(self._located, text.split(PLUS))))
+        return sgfi.Query.parse(self.located(text))
+
+    def located(self, text: str) -> str:
+        """A query with paths in place of names."""
+        return PLUS.join(map(self._located, text.split(PLUS)))
 
     def _located(self, part: str) -> str:
         node, percent, named = part.partition("%")
