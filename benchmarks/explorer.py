@@ -30,7 +30,11 @@ TOKEN = "benchmark-of-the-explorer"
 DEPTHS = ("layer2.3.add", "layer3.5.add", "layer4.2.add")
 SEEN, PIXELS = "seen before", "first pixels (labelled preview)"
 FIRST, NEXT = "final answer, first channel of a tensor", "final answer, another channel of it"
-CELL, CELLS, SOLVED = "first of 49 cells (labelled preview)", "all 49 cells (labelled previews)", "first of 49 cells, final"
+CELL, CELLS, SOLVED = (
+    "first of 49 cells (labelled preview)",
+    "all 49 cells (labelled previews)",
+    "first of 49 cells, final",
+)
 GOALS: dict[str, float | None] = {SEEN: 0.1, PIXELS: 0.3, FIRST: 3.0, NEXT: 3.0, CELL: 3.0, CELLS: None, SOLVED: 3.0}
 
 

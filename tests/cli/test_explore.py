@@ -38,9 +38,7 @@ def explored(tmp_path: Path) -> tuple[str, Path, Site]:
     return f"http://127.0.0.1:1/?token=t#m={lens.id}&x={sha}&q={query}&w=signed", tmp_path, Site(workspace)
 
 
-def test_a_link_is_exported_without_a_server(
-    explored: tuple[str, Path, Site], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_link_is_exported_without_a_server(explored: tuple[str, Path, Site], monkeypatch: pytest.MonkeyPatch) -> None:
     link, folder, site = explored
     shown = parse_link(link)
     cache, model = ["--cache", str(folder / "cache")], ["--model", f"{folder / 'net.py'}:build"]

@@ -34,6 +34,10 @@ PIXELS = """image => { const c = document.createElement('canvas'); c.width = ima
     return Array.from(d.getImageData(0, 0, c.width, c.height).data) }"""
 
 
+AXE = """async (rules) => (await axe.run(document, rules ? {runOnly: rules} : {})).violations.map(
+    (entry) => [entry.id, entry.nodes.map((node) => node.html).slice(0, 3)])"""
+
+
 @contextmanager
 def chromium() -> Iterator[Any]:
     """Debian's Chromium; skips without it, except in CI."""
@@ -100,6 +104,28 @@ class Visit:
     def pixels(self, selector: str = "img.answer") -> list[int]:
         self.page.wait_for_function(LOADED, arg=selector)
         return self.page.eval_on_selector(selector, PIXELS)
+
+    def order(self, queries: list[str], within: str = ".tiles:last-of-type") -> None:
+        """Wait until thumbnails stand in this order."""
+        self.page.wait_for_function(
+            "([within, wanted]) => JSON.stringify([...document.querySelectorAll(`${within} .pick`)].map("
+            "(pick) => pick.dataset.query)) === JSON.stringify(wanted)",
+            arg=[within, queries],
+        )
+
+    def audit(self) -> None:
+        """No accessibility rule is broken on the screen at hand: all of them by day, colours by night; and at phone
+        width nothing is wider than the screen. Needs a context with ``bypass_csp``: axe is no part of the page."""
+        axe = pytest.importorskip("axe_core_python").__path__[0]
+        if not self.page.evaluate("() => 'axe' in window"):
+            self.page.add_script_tag(path=f"{axe}/axe.min.js")
+        for scheme, rules in (("light", None), ("dark", ["color-contrast"])):
+            self.page.emulate_media(color_scheme=scheme)
+            assert (scheme, self.page.evaluate(AXE, rules)) == (scheme, [])
+        wide = self.page.viewport_size
+        self.page.set_viewport_size({"width": 390, "height": 844})
+        assert self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        self.page.set_viewport_size(wide)
 
     @contextmanager
     def held(self, pattern: str) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ class Case:
     stage: str
     other: Tensor | None = None
     """(1, *input) the second input of what compares two."""
+    jacobian_lens: Path | None = None
 
 
 def answer(workspace: Workspace, question: Question, tick: Tick) -> Artefact:
@@ -46,7 +48,7 @@ def answer(workspace: Workspace, question: Question, tick: Tick) -> Artefact:
     other = other if other is not None and other.shape == x.shape else None
     tick()
     estimator = workspace.watched(lens.at(x), tick)
-    case = Case(lens, estimator, x, workspace.parse(question.query), question.stage, other)
+    case = Case(lens, estimator, x, workspace.parse(question.query), question.stage, other, workspace.jacobian_lens)
     began = time.perf_counter()
     made = STAGES[question.stage](case)
     seconds = round(time.perf_counter() - began, 4)
@@ -69,7 +71,7 @@ def _preview(case: Case) -> Artefact:
     """The plain gradient at the input alone: the cheapest thing that can be drawn, and labelled as what it is."""
     lens = case.estimator
     if isinstance(lens, sgfi.NaturalInverse):
-        lens = replace(lens, path=POINT)
+        lens = replace(lens, path=POINT, target_value="tangent")
     return _inverse(replace(case, estimator=lens, stage="raw"))
 
 
@@ -157,7 +159,7 @@ def _decide(case: Case) -> Artefact:
 
 
 def _tokens(case: Case) -> Artefact:
-    return Artefact(facts=tokens.grid(case.lens, case.estimator, case.x))
+    return Artefact(facts=tokens.grid(case.lens, case.estimator, case.x, case.jacobian_lens))
 
 
 STAGES: dict[str, Callable[[Case], Artefact]] = {

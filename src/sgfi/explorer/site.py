@@ -177,7 +177,13 @@ class Site:
         question = self.workspace.question(lens, sha, query, stage)
         opened, entry = self.workspace.lens(lens), self.workspace.input(sha)
         spelled = self.workspace.located(question.query)
-        link = {"m": lens, "x": sha, "q": question.query, "s": "1" if stage == "share" else "", "w": params.get("view", "")}
+        link = {
+            "m": lens,
+            "x": sha,
+            "q": question.query,
+            "s": "1" if stage == "share" else "",
+            "w": params.get("view", ""),
+        }
         python = export.python_lines(opened, entry, question, spelled)
         shown = {name: text for name, text in link.items() if text}
         shell = export.command_lines(opened, entry, question, spelled, shown)

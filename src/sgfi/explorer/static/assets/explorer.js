@@ -1,127 +1,127 @@
-var he, x, Ze, I, Ae, et, tt, me, re, V, nt, Se, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
-function R(e, t) {
-  for (var n in t) e[n] = t[n];
-  return e;
+var he, x, Ze, H, Ae, et, tt, me, re, V, nt, Se, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
+function R(t, e) {
+  for (var n in e) t[n] = e[n];
+  return t;
 }
-function Te(e) {
-  e && e.parentNode && e.parentNode.removeChild(e);
+function Te(t) {
+  t && t.parentNode && t.parentNode.removeChild(t);
 }
-function kt(e, t, n) {
-  var i, s, o, c = {};
-  for (o in t) o == "key" ? i = t[o] : o == "ref" ? s = t[o] : c[o] = t[o];
-  if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof e == "function" && e.defaultProps != null) for (o in e.defaultProps) c[o] === void 0 && (c[o] = e.defaultProps[o]);
-  return oe(e, c, i, s, null);
+function kt(t, e, n) {
+  var o, s, i, c = {};
+  for (i in e) i == "key" ? o = e[i] : i == "ref" ? s = e[i] : c[i] = e[i];
+  if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof t == "function" && t.defaultProps != null) for (i in t.defaultProps) c[i] === void 0 && (c[i] = t.defaultProps[i]);
+  return ie(t, c, o, s, null);
 }
-function oe(e, t, n, i, s) {
-  var o = { type: e, props: t, key: n, ref: i, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Ze, __i: -1, __u: 0 };
-  return s == null && x.vnode != null && x.vnode(o), o;
+function ie(t, e, n, o, s) {
+  var i = { type: t, props: e, key: n, ref: o, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Ze, __i: -1, __u: 0 };
+  return s == null && x.vnode != null && x.vnode(i), i;
 }
-function U(e) {
-  return e.children;
+function j(t) {
+  return t.children;
 }
-function ie(e, t) {
-  this.props = e, this.context = t;
+function oe(t, e) {
+  this.props = t, this.context = e;
 }
-function F(e, t) {
-  if (t == null) return e.__ ? F(e.__, e.__i + 1) : null;
-  for (var n; t < e.__k.length; t++) if ((n = e.__k[t]) != null && n.__e != null) return n.__e;
-  return typeof e.type == "function" ? F(e) : null;
+function F(t, e) {
+  if (e == null) return t.__ ? F(t.__, t.__i + 1) : null;
+  for (var n; e < t.__k.length; e++) if ((n = t.__k[e]) != null && n.__e != null) return n.__e;
+  return typeof t.type == "function" ? F(t) : null;
 }
-function $t(e) {
-  if (e.__P && e.__d) {
-    var t = e.__v, n = t.__e, i = [], s = [], o = R({}, t);
-    o.__v = t.__v + 1, x.vnode && x.vnode(o), Pe(e.__P, o, t, e.__n, e.__P.namespaceURI, 32 & t.__u ? [n] : null, i, n ?? F(t), !!(32 & t.__u), s), o.__v = t.__v, o.__.__k[o.__i] = o, at(i, o, s), t.__e = t.__ = null, o.__e != n && ot(o);
+function $t(t) {
+  if (t.__P && t.__d) {
+    var e = t.__v, n = e.__e, o = [], s = [], i = R({}, e);
+    i.__v = e.__v + 1, x.vnode && x.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, o, n ?? F(e), !!(32 & e.__u), s), i.__v = e.__v, i.__.__k[i.__i] = i, at(o, i, s), e.__e = e.__ = null, i.__e != n && it(i);
   }
 }
-function ot(e) {
-  if ((e = e.__) != null && e.__c != null) return e.__e = e.__c.base = null, e.__k.some(function(t) {
-    if (t != null && t.__e != null) return e.__e = e.__c.base = t.__e;
-  }), ot(e);
+function it(t) {
+  if ((t = t.__) != null && t.__c != null) return t.__e = t.__c.base = null, t.__k.some(function(e) {
+    if (e != null && e.__e != null) return t.__e = t.__c.base = e.__e;
+  }), it(t);
 }
-function ke(e) {
-  (!e.__d && (e.__d = !0) && I.push(e) && !de.__r++ || Ae != x.debounceRendering) && ((Ae = x.debounceRendering) || et)(de);
+function ke(t) {
+  (!t.__d && (t.__d = !0) && H.push(t) && !de.__r++ || Ae != x.debounceRendering) && ((Ae = x.debounceRendering) || et)(de);
 }
 function de() {
   try {
-    for (var e, t = 1; I.length; ) I.length > t && I.sort(tt), e = I.shift(), t = I.length, $t(e);
+    for (var t, e = 1; H.length; ) H.length > e && H.sort(tt), t = H.shift(), e = H.length, $t(t);
   } finally {
-    I.length = de.__r = 0;
+    H.length = de.__r = 0;
   }
 }
-function it(e, t, n, i, s, o, c, d, u, a, p) {
-  var f, l, h, g, y, b, v = i && i.__k || ce, _ = t.length;
-  for (u = qt(n, t, v, u, _), f = 0; f < _; f++) (h = n.__k[f]) != null && (l = h.__i != -1 && v[h.__i] || ae, h.__i = f, b = Pe(e, h, l, s, o, c, d, u, a, p), g = h.__e, h.ref && l.ref != h.ref && (l.ref && Me(l.ref, null, h), p.push(h.ref, h.__c || g, h)), y == null && g != null && (y = g), 4 & h.__u ? (u = st(h, u, e), l.__e && (l.__e = null)) : typeof h.type == "function" && b !== void 0 ? u = b : g && (u = g.nextSibling), h.__u &= -7);
+function ot(t, e, n, o, s, i, c, d, u, a, p) {
+  var f, l, h, g, y, b, v = o && o.__k || ce, _ = e.length;
+  for (u = qt(n, e, v, u, _), f = 0; f < _; f++) (h = n.__k[f]) != null && (l = h.__i != -1 && v[h.__i] || ae, h.__i = f, b = Me(t, h, l, s, i, c, d, u, a, p), g = h.__e, h.ref && l.ref != h.ref && (l.ref && Pe(l.ref, null, h), p.push(h.ref, h.__c || g, h)), y == null && g != null && (y = g), 4 & h.__u ? (u = st(h, u, t), l.__e && (l.__e = null)) : typeof h.type == "function" && b !== void 0 ? u = b : g && (u = g.nextSibling), h.__u &= -7);
   return n.__e = y, u;
 }
-function qt(e, t, n, i, s) {
-  var o, c, d, u, a, p = n.length, f = p, l = 0;
-  for (e.__k = new Array(s), o = 0; o < s; o++) (c = t[o]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = e.__k[o] = oe(null, c, null, null, null) : pe(c) ? c = e.__k[o] = oe(U, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = e.__k[o] = oe(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : e.__k[o] = c, u = o + l, c.__ = e, c.__b = e.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > p ? l-- : s < p && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : e.__k[o] = null;
-  if (f) for (o = 0; o < p; o++) (d = n[o]) != null && (2 & d.__u) == 0 && (d.__e == i && (i = F(d)), dt(d, d));
-  return i;
+function qt(t, e, n, o, s) {
+  var i, c, d, u, a, p = n.length, f = p, l = 0;
+  for (t.__k = new Array(s), i = 0; i < s; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > p ? l-- : s < p && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
+  if (f) for (i = 0; i < p; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = F(d)), dt(d, d));
+  return o;
 }
-function st(e, t, n) {
-  var i, s;
-  if (typeof e.type == "function") {
-    for (i = e.__k, s = 0; i && s < i.length; s++) i[s] && (i[s].__ = e, t = st(i[s], t, n));
-    return t;
+function st(t, e, n) {
+  var o, s;
+  if (typeof t.type == "function") {
+    for (o = t.__k, s = 0; o && s < o.length; s++) o[s] && (o[s].__ = t, e = st(o[s], e, n));
+    return e;
   }
-  e.__e != t && (t && e.type && !t.parentNode && (t = F(e)), t = n.insertBefore(e.__e, t || null));
+  t.__e != e && (e && t.type && !e.parentNode && (e = F(t)), e = n.insertBefore(t.__e, e || null));
   do
-    t = t && t.nextSibling;
-  while (t != null && t.nodeType == 8);
-  return t;
+    e = e && e.nextSibling;
+  while (e != null && e.nodeType == 8);
+  return e;
 }
-function Ct(e, t, n, i) {
-  var s, o, c, d = e.key, u = e.type, a = t[n], p = a != null && (2 & a.__u) == 0;
+function Ct(t, e, n, o) {
+  var s, i, c, d = t.key, u = t.type, a = e[n], p = a != null && (2 & a.__u) == 0;
   if (a === null && d == null || p && d == a.key && u == a.type) return n;
-  if (i > (p ? 1 : 0)) {
-    for (s = n - 1, o = n + 1; s >= 0 || o < t.length; ) if ((a = t[c = s >= 0 ? s-- : o++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
+  if (o > (p ? 1 : 0)) {
+    for (s = n - 1, i = n + 1; s >= 0 || i < e.length; ) if ((a = e[c = s >= 0 ? s-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
   }
   return -1;
 }
-function Ne(e, t, n) {
-  t[0] == "-" ? e.setProperty(t, n ?? "") : e[t] = n == null ? "" : typeof n != "number" || xt.test(t) ? n : n + "px";
+function Ne(t, e, n) {
+  e[0] == "-" ? t.setProperty(e, n ?? "") : t[e] = n == null ? "" : typeof n != "number" || xt.test(e) ? n : n + "px";
 }
-function te(e, t, n, i, s) {
-  var o, c;
-  e: if (t == "style") if (typeof n == "string") e.style.cssText = n;
+function te(t, e, n, o, s) {
+  var i, c;
+  e: if (e == "style") if (typeof n == "string") t.style.cssText = n;
   else {
-    if (typeof i == "string" && (e.style.cssText = i = ""), i) for (t in i) n && t in n || Ne(e.style, t, "");
-    if (n) for (t in n) i && n[t] == i[t] || Ne(e.style, t, n[t]);
+    if (typeof o == "string" && (t.style.cssText = o = ""), o) for (e in o) n && e in n || Ne(t.style, e, "");
+    if (n) for (e in n) o && n[e] == o[e] || Ne(t.style, e, n[e]);
   }
-  else if (t[0] == "o" && t[1] == "n") o = t != (t = t.replace(nt, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + o] = n, n ? i ? n[V] = i[V] : (n[V] = Se, e.addEventListener(t, o ? xe : we, o)) : e.removeEventListener(t, o ? xe : we, o);
+  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? o ? n[V] = o[V] : (n[V] = Se, t.addEventListener(e, i ? xe : we, i)) : t.removeEventListener(e, i ? xe : we, i);
   else {
-    if (s == "http://www.w3.org/2000/svg") t = t.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
-    else if (t != "width" && t != "height" && t != "href" && t != "list" && t != "form" && t != "tabIndex" && t != "download" && t != "rowSpan" && t != "colSpan" && t != "role" && t != "popover" && t in e) try {
-      e[t] = n ?? "";
+    if (s == "http://www.w3.org/2000/svg") e = e.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
+    else if (e != "width" && e != "height" && e != "href" && e != "list" && e != "form" && e != "tabIndex" && e != "download" && e != "rowSpan" && e != "colSpan" && e != "role" && e != "popover" && e in t) try {
+      t[e] = n ?? "";
       break e;
     } catch {
     }
-    typeof n == "function" || (n == null || n === !1 && t[4] != "-" ? e.removeAttribute(t) : e.setAttribute(t, t == "popover" && n == 1 ? "" : n));
+    typeof n == "function" || (n == null || n === !1 && e[4] != "-" ? t.removeAttribute(e) : t.setAttribute(e, e == "popover" && n == 1 ? "" : n));
   }
 }
-function Oe(e) {
-  return function(t) {
+function Oe(t) {
+  return function(e) {
     if (this.l) {
-      var n = this.l[t.type + e];
-      if (t[re] == null) t[re] = Se++;
-      else if (t[re] < n[V]) return;
-      return n(x.event ? x.event(t) : t);
+      var n = this.l[e.type + t];
+      if (e[re] == null) e[re] = Se++;
+      else if (e[re] < n[V]) return;
+      return n(x.event ? x.event(e) : e);
     }
   };
 }
-function Pe(e, t, n, i, s, o, c, d, u, a) {
-  var p, f, l, h, g, y, b, v, _, m, k, N, M, E, T, w, P = t.type;
-  if (t.constructor !== void 0) return null;
-  128 & n.__u && (u = !!(32 & n.__u), o = [d = t.__e = n.__e]), (p = x.__b) && p(t);
-  e: if (typeof P == "function") {
+function Me(t, e, n, o, s, i, c, d, u, a) {
+  var p, f, l, h, g, y, b, v, _, m, k, N, P, E, T, w, M = e.type;
+  if (e.constructor !== void 0) return null;
+  128 & n.__u && (u = !!(32 & n.__u), i = [d = e.__e = n.__e]), (p = x.__b) && p(e);
+  e: if (typeof M == "function") {
     f = c.length;
     try {
-      if (_ = t.props, m = P.prototype && P.prototype.render, k = (p = P.contextType) && i[p.__c], N = p ? k ? k.props.value : p.__ : i, n.__c ? v = (l = t.__c = n.__c).__ = l.__E : (m ? t.__c = l = new P(_, N) : (t.__c = l = new ie(_, N), l.constructor = P, l.render = Tt), k && k.sub(l), l.state || (l.state = {}), l.__n = i, h = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && P.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, P.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = t, h) m && P.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
+      if (_ = e.props, m = M.prototype && M.prototype.render, k = (p = M.contextType) && o[p.__c], N = p ? k ? k.props.value : p.__ : o, n.__c ? v = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new oe(_, N), l.constructor = M, l.render = Tt), k && k.sub(l), l.state || (l.state = {}), l.__n = o, h = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, h) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
-        if (m && P.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), t.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
-          t.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), t.__e = n.__e, t.__k = n.__k, t.__k.some(function(z) {
-            z && (z.__ = t);
+        if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), e.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
+          e.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), e.__e = n.__e, e.__k = n.__k, e.__k.some(function(z) {
+            z && (z.__ = e);
           }), ce.push.apply(l.__h, l._sb), l._sb = [], l.__h.length && c.push(l), d = F(n);
           break e;
         }
@@ -129,448 +129,448 @@ function Pe(e, t, n, i, s, o, c, d, u, a) {
           l.componentDidUpdate(g, y, b);
         });
       }
-      if (l.context = N, l.props = _, l.__P = e, l.__e = !1, M = x.__r, E = 0, m) l.state = l.__s, l.__d = !1, M && M(t), p = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
+      if (l.context = N, l.props = _, l.__P = t, l.__e = !1, P = x.__r, E = 0, m) l.state = l.__s, l.__d = !1, P && P(e), p = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
       else do
-        l.__d = !1, M && M(t), p = l.render(l.props, l.state, l.context), l.state = l.__s;
+        l.__d = !1, P && P(e), p = l.render(l.props, l.state, l.context), l.state = l.__s;
       while (l.__d && ++E < 25);
-      l.state = l.__s, l.getChildContext != null && (i = R(R({}, i), l.getChildContext())), m && !h && l.getSnapshotBeforeUpdate != null && (b = l.getSnapshotBeforeUpdate(g, y)), T = p != null && p.type === U && p.key == null ? ct(p.props.children) : p, d = it(e, pe(T) ? T : [T], t, n, i, s, o, c, d, u, a), l.base = t.__e, t.__u &= -161, l.__h.length && c.push(l), v && (l.__E = l.__ = null);
+      l.state = l.__s, l.getChildContext != null && (o = R(R({}, o), l.getChildContext())), m && !h && l.getSnapshotBeforeUpdate != null && (b = l.getSnapshotBeforeUpdate(g, y)), T = p != null && p.type === j && p.key == null ? ct(p.props.children) : p, d = ot(t, pe(T) ? T : [T], e, n, o, s, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), v && (l.__E = l.__ = null);
     } catch (z) {
-      if (c.length = f, t.__v = null, u || o != null) {
+      if (c.length = f, e.__v = null, u || i != null) {
         if (z.then) {
-          for (t.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
-          o != null && (o[o.indexOf(d)] = null), t.__e = d;
-        } else if (o != null) for (w = o.length; w--; ) Te(o[w]);
-      } else t.__e = n.__e;
-      t.__k == null && (t.__k = n.__k || []), z.then || lt(t), x.__e(z, t, n);
+          for (e.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
+          i != null && (i[i.indexOf(d)] = null), e.__e = d;
+        } else if (i != null) for (w = i.length; w--; ) Te(i[w]);
+      } else e.__e = n.__e;
+      e.__k == null && (e.__k = n.__k || []), z.then || lt(e), x.__e(z, e, n);
     }
-  } else o == null && t.__v == n.__v ? (t.__k = n.__k, t.__e = n.__e) : d = t.__e = St(n.__e, t, n, i, s, o, c, u, a);
-  return (p = x.diffed) && p(t), 128 & t.__u ? void 0 : d;
+  } else i == null && e.__v == n.__v ? (e.__k = n.__k, e.__e = n.__e) : d = e.__e = St(n.__e, e, n, o, s, i, c, u, a);
+  return (p = x.diffed) && p(e), 128 & e.__u ? void 0 : d;
 }
-function lt(e) {
-  e && (e.__c && (e.__c.__e = !0), e.__k && e.__k.some(lt));
+function lt(t) {
+  t && (t.__c && (t.__c.__e = !0), t.__k && t.__k.some(lt));
 }
-function at(e, t, n) {
-  for (var i = 0; i < n.length; i++) Me(n[i], n[++i], n[++i]);
-  x.__c && x.__c(t, e), e.some(function(s) {
+function at(t, e, n) {
+  for (var o = 0; o < n.length; o++) Pe(n[o], n[++o], n[++o]);
+  x.__c && x.__c(e, t), t.some(function(s) {
     try {
-      e = s.__h, s.__h = [], e.some(function(o) {
-        o.call(s);
+      t = s.__h, s.__h = [], t.some(function(i) {
+        i.call(s);
       });
-    } catch (o) {
-      x.__e(o, s.__v);
+    } catch (i) {
+      x.__e(i, s.__v);
     }
   });
 }
-function ct(e) {
-  return typeof e != "object" || e == null || e.__b > 0 ? e : pe(e) ? e.map(ct) : e.constructor !== void 0 ? null : R({}, e);
+function ct(t) {
+  return typeof t != "object" || t == null || t.__b > 0 ? t : pe(t) ? t.map(ct) : t.constructor !== void 0 ? null : R({}, t);
 }
-function St(e, t, n, i, s, o, c, d, u) {
-  var a, p, f, l, h, g, y, b = n.props || ae, v = t.props, _ = t.type;
-  if (_ == "svg" ? s = "http://www.w3.org/2000/svg" : _ == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), o != null) {
-    for (a = 0; a < o.length; a++) if ((h = o[a]) && "setAttribute" in h == !!_ && (_ ? h.localName == _ : h.nodeType == 3)) {
-      e = h, o[a] = null;
+function St(t, e, n, o, s, i, c, d, u) {
+  var a, p, f, l, h, g, y, b = n.props || ae, v = e.props, _ = e.type;
+  if (_ == "svg" ? s = "http://www.w3.org/2000/svg" : _ == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), i != null) {
+    for (a = 0; a < i.length; a++) if ((h = i[a]) && "setAttribute" in h == !!_ && (_ ? h.localName == _ : h.nodeType == 3)) {
+      t = h, i[a] = null;
       break;
     }
   }
-  if (e == null) {
+  if (t == null) {
     if (_ == null) return document.createTextNode(v);
-    e = document.createElementNS(s, _, v.is && v), d && (x.__m && x.__m(t, o), d = !1), o = null;
+    t = document.createElementNS(s, _, v.is && v), d && (x.__m && x.__m(e, i), d = !1), i = null;
   }
-  if (_ == null) b === v || d && e.data == v || (e.data = v);
+  if (_ == null) b === v || d && t.data == v || (t.data = v);
   else {
-    if (o = _ == "textarea" && v.defaultValue != null ? null : o && he.call(e.childNodes), !d && o != null) for (b = {}, a = 0; a < e.attributes.length; a++) b[(h = e.attributes[a]).name] = h.value;
-    for (a in b) h = b[a], a == "dangerouslySetInnerHTML" ? f = h : a == "children" || a in v || a == "value" && "defaultValue" in v || a == "checked" && "defaultChecked" in v || te(e, a, null, h, s);
-    for (a in v) h = v[a], a == "children" ? l = h : a == "dangerouslySetInnerHTML" ? p = h : a == "value" ? g = h : a == "checked" ? y = h : d && typeof h != "function" || b[a] === h || te(e, a, h, b[a], s);
-    if (p) d || f && (p.__html == f.__html || p.__html == e.innerHTML) || (e.innerHTML = p.__html), t.__k = [];
-    else if (f && (e.innerHTML = ""), it(t.type == "template" ? e.content : e, pe(l) ? l : [l], t, n, i, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, o, c, o ? o[0] : n.__k && F(n, 0), d, u), o != null) for (a = o.length; a--; ) Te(o[a]);
-    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? e.removeAttribute("value") : g != null && (g !== e[a] || _ == "progress" && !g || _ == "option" && g != b[a]) && te(e, a, g, b[a], s), a = "checked", y != null && y != e[a] && te(e, a, y, b[a], s));
+    if (i = _ == "textarea" && v.defaultValue != null ? null : i && he.call(t.childNodes), !d && i != null) for (b = {}, a = 0; a < t.attributes.length; a++) b[(h = t.attributes[a]).name] = h.value;
+    for (a in b) h = b[a], a == "dangerouslySetInnerHTML" ? f = h : a == "children" || a in v || a == "value" && "defaultValue" in v || a == "checked" && "defaultChecked" in v || te(t, a, null, h, s);
+    for (a in v) h = v[a], a == "children" ? l = h : a == "dangerouslySetInnerHTML" ? p = h : a == "value" ? g = h : a == "checked" ? y = h : d && typeof h != "function" || b[a] === h || te(t, a, h, b[a], s);
+    if (p) d || f && (p.__html == f.__html || p.__html == t.innerHTML) || (t.innerHTML = p.__html), e.__k = [];
+    else if (f && (t.innerHTML = ""), ot(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, o, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && F(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
+    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != b[a]) && te(t, a, g, b[a], s), a = "checked", y != null && y != t[a] && te(t, a, y, b[a], s));
   }
-  return e;
+  return t;
 }
-function Me(e, t, n) {
+function Pe(t, e, n) {
   try {
-    if (typeof e == "function") {
-      var i = typeof e.__u == "function";
-      i && e.__u(), i && t == null || (e.__u = e(t));
-    } else e.current = t;
+    if (typeof t == "function") {
+      var o = typeof t.__u == "function";
+      o && t.__u(), o && e == null || (t.__u = t(e));
+    } else t.current = e;
   } catch (s) {
     x.__e(s, n);
   }
 }
-function dt(e, t, n) {
-  var i, s;
-  if (x.unmount && x.unmount(e), (i = e.ref) && (i.current && i.current != e.__e || Me(i, null, t)), (i = e.__c) != null) {
-    if (i.componentWillUnmount) try {
-      i.componentWillUnmount();
-    } catch (o) {
-      x.__e(o, t);
+function dt(t, e, n) {
+  var o, s;
+  if (x.unmount && x.unmount(t), (o = t.ref) && (o.current && o.current != t.__e || Pe(o, null, e)), (o = t.__c) != null) {
+    if (o.componentWillUnmount) try {
+      o.componentWillUnmount();
+    } catch (i) {
+      x.__e(i, e);
     }
-    i.base = i.__P = i.__n = null;
+    o.base = o.__P = o.__n = null;
   }
-  if (i = e.__k) for (s = 0; s < i.length; s++) i[s] && dt(i[s], t, n || typeof e.type != "function");
-  n || Te(e.__e), e.__c = e.__ = e.__e = void 0;
+  if (o = t.__k) for (s = 0; s < o.length; s++) o[s] && dt(o[s], e, n || typeof t.type != "function");
+  n || Te(t.__e), t.__c = t.__ = t.__e = void 0;
 }
-function Tt(e, t, n) {
-  return this.constructor(e, n);
+function Tt(t, e, n) {
+  return this.constructor(t, n);
 }
-function $e(e, t, n) {
-  var i, s, o, c;
-  t == document && (t = document.documentElement), x.__ && x.__(e, t), s = (i = !1) ? null : t.__k, o = [], c = [], Pe(t, e = t.__k = kt(U, null, [e]), s || ae, ae, t.namespaceURI, s ? null : t.firstChild ? he.call(t.childNodes) : null, o, s ? s.__e : t.firstChild, i, c), at(o, e, c), e.props.children = null;
+function $e(t, e, n) {
+  var o, s, i, c;
+  e == document && (e = document.documentElement), x.__ && x.__(t, e), s = (o = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = kt(j, null, [t]), s || ae, ae, e.namespaceURI, s ? null : e.firstChild ? he.call(e.childNodes) : null, i, s ? s.__e : e.firstChild, o, c), at(i, t, c), t.props.children = null;
 }
-function Pt(e) {
-  function t(n) {
-    var i, s;
-    return this.getChildContext || (i = /* @__PURE__ */ new Set(), (s = {})[t.__c] = this, this.getChildContext = function() {
+function Mt(t) {
+  function e(n) {
+    var o, s;
+    return this.getChildContext || (o = /* @__PURE__ */ new Set(), (s = {})[e.__c] = this, this.getChildContext = function() {
       return s;
     }, this.componentWillUnmount = function() {
-      i = null;
-    }, this.shouldComponentUpdate = function(o) {
-      this.props.value != o.value && i.forEach(function(c) {
+      o = null;
+    }, this.shouldComponentUpdate = function(i) {
+      this.props.value != i.value && o.forEach(function(c) {
         c.__e = !0, ke(c);
       });
-    }, this.sub = function(o) {
-      i.add(o);
-      var c = o.componentWillUnmount;
-      o.componentWillUnmount = function() {
-        i && i.delete(o), c && c.call(o);
+    }, this.sub = function(i) {
+      o.add(i);
+      var c = i.componentWillUnmount;
+      i.componentWillUnmount = function() {
+        o && o.delete(i), c && c.call(i);
       };
     }), n.children;
   }
-  return t.__c = "__cC" + rt++, t.__ = e, t.Provider = t.__l = (t.Consumer = function(n, i) {
-    return n.children(i);
-  }).contextType = t, t;
+  return e.__c = "__cC" + rt++, e.__ = t, e.Provider = e.__l = (e.Consumer = function(n, o) {
+    return n.children(o);
+  }).contextType = e, e;
 }
-he = ce.slice, x = { __e: function(e, t, n, i) {
-  for (var s, o, c; t = t.__; ) if ((s = t.__c) && !s.__) try {
-    if ((o = s.constructor) && o.getDerivedStateFromError != null && (s.setState(o.getDerivedStateFromError(e)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(e, i || {}), c = s.__d), c) return s.__E = s;
+he = ce.slice, x = { __e: function(t, e, n, o) {
+  for (var s, i, c; e = e.__; ) if ((s = e.__c) && !s.__) try {
+    if ((i = s.constructor) && i.getDerivedStateFromError != null && (s.setState(i.getDerivedStateFromError(t)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(t, o || {}), c = s.__d), c) return s.__E = s;
   } catch (d) {
-    e = d;
+    t = d;
   }
-  throw e;
-} }, Ze = 0, ie.prototype.setState = function(e, t) {
+  throw t;
+} }, Ze = 0, oe.prototype.setState = function(t, e) {
   var n;
-  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof e == "function" && (e = e(R({}, n), this.props)), e && R(n, e), e != null && this.__v && (t && this._sb.push(t), ke(this));
-}, ie.prototype.forceUpdate = function(e) {
-  this.__v && (this.__e = !0, e && this.__h.push(e), ke(this));
-}, ie.prototype.render = U, I = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(e, t) {
-  return e.__v.__b - t.__v.__b;
+  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof t == "function" && (t = t(R({}, n), this.props)), t && R(n, t), t != null && this.__v && (e && this._sb.push(e), ke(this));
+}, oe.prototype.forceUpdate = function(t) {
+  this.__v && (this.__e = !0, t && this.__h.push(t), ke(this));
+}, oe.prototype.render = j, H = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
+  return t.__v.__b - e.__v.__b;
 }, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, V = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
-var Mt = 0;
-function r(e, t, n, i, s, o) {
-  t || (t = {});
-  var c, d, u = t;
-  if ("ref" in u) for (d in u = {}, t) d == "ref" ? c = t[d] : u[d] = t[d];
-  var a = { type: e, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Mt, __i: -1, __u: 0, __source: s, __self: o };
-  if (typeof e == "function" && (c = e.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
+var Pt = 0;
+function r(t, e, n, o, s, i) {
+  e || (e = {});
+  var c, d, u = e;
+  if ("ref" in u) for (d in u = {}, e) d == "ref" ? c = e[d] : u[d] = e[d];
+  var a = { type: t, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: s, __self: i };
+  if (typeof t == "function" && (c = t.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
   return x.vnode && x.vnode(a), a;
 }
-var K, $, ge, Le, Y = 0, ut = [], S = x, Ee = S.__b, Re = S.__r, Ue = S.diffed, je = S.__c, De = S.unmount, Ie = S.__;
-function _e(e, t) {
-  S.__h && S.__h($, e, Y || t), Y = 0;
+var K, $, ge, Le, Y = 0, ut = [], S = x, Ee = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
+function _e(t, e) {
+  S.__h && S.__h($, t, Y || e), Y = 0;
   var n = $.__H || ($.__H = { __: [], __h: [] });
-  return e >= n.__.length && n.__.push({}), n.__[e];
+  return t >= n.__.length && n.__.push({}), n.__[t];
 }
-function q(e) {
-  return Y = 1, At(pt, e);
+function q(t) {
+  return Y = 1, At(pt, t);
 }
-function At(e, t, n) {
-  var i = _e(K++, 2);
-  if (i.t = e, !i.__c && (i.__ = [pt(void 0, t), function(d) {
-    var u = i.__N ? i.__N[0] : i.__[0], a = i.t(u, d);
-    u !== a && (i.__N = [a, i.__[1]], i.__c.setState({}));
-  }], i.__c = $, !$.__f)) {
+function At(t, e, n) {
+  var o = _e(K++, 2);
+  if (o.t = t, !o.__c && (o.__ = [pt(void 0, e), function(d) {
+    var u = o.__N ? o.__N[0] : o.__[0], a = o.t(u, d);
+    u !== a && (o.__N = [a, o.__[1]], o.__c.setState({}));
+  }], o.__c = $, !$.__f)) {
     var s = function(d, u, a) {
-      if (!i.__c.__H) return !0;
-      var p = !1, f = i.__c.props !== d;
-      if (i.__c.__H.__.some(function(h) {
+      if (!o.__c.__H) return !0;
+      var p = !1, f = o.__c.props !== d;
+      if (o.__c.__H.__.some(function(h) {
         if (h.__N) {
           p = !0;
           var g = h.__[0];
           h.__ = h.__N, h.__N = void 0, g !== h.__[0] && (f = !0);
         }
-      }), o) {
-        var l = o.call(this, d, u, a);
+      }), i) {
+        var l = i.call(this, d, u, a);
         return p ? l || f : l;
       }
       return !p || f;
     };
     $.__f = !0;
-    var o = $.shouldComponentUpdate, c = $.componentWillUpdate;
+    var i = $.shouldComponentUpdate, c = $.componentWillUpdate;
     $.componentWillUpdate = function(d, u, a) {
       if (this.__e) {
-        var p = o;
-        o = void 0, s(d, u, a), o = p;
+        var p = i;
+        i = void 0, s(d, u, a), i = p;
       }
       c && c.call(this, d, u, a);
     }, $.shouldComponentUpdate = s;
   }
-  return i.__N || i.__;
+  return o.__N || o.__;
 }
-function O(e, t) {
+function O(t, e) {
   var n = _e(K++, 3);
-  !S.__s && ht(n.__H, t) && (n.__ = e, n.u = t, $.__H.__h.push(n));
+  !S.__s && ht(n.__H, e) && (n.__ = t, n.u = e, $.__H.__h.push(n));
 }
-function fe(e) {
+function fe(t) {
   return Y = 5, Z(function() {
-    return { current: e };
+    return { current: t };
   }, []);
 }
-function Z(e, t) {
+function Z(t, e) {
   var n = _e(K++, 7);
-  return ht(n.__H, t) && (n.__ = e(), n.__H = t, n.__h = e), n.__;
+  return ht(n.__H, e) && (n.__ = t(), n.__H = e, n.__h = t), n.__;
 }
-function He(e, t) {
+function He(t, e) {
   return Y = 8, Z(function() {
-    return e;
-  }, t);
+    return t;
+  }, e);
 }
-function Nt(e) {
-  var t = $.context[e.__c], n = _e(K++, 9);
-  return n.c = e, t ? (n.__ == null && (n.__ = !0, t.sub($)), t.props.value) : e.__;
+function Nt(t) {
+  var e = $.context[t.__c], n = _e(K++, 9);
+  return n.c = t, e ? (n.__ == null && (n.__ = !0, e.sub($)), e.props.value) : t.__;
 }
 function Ot() {
-  for (var e; e = ut.shift(); ) {
-    var t = e.__H;
-    if (e.__P && t) try {
-      t.__h.some(se), t.__h.some(qe), t.__h = [];
+  for (var t; t = ut.shift(); ) {
+    var e = t.__H;
+    if (t.__P && e) try {
+      e.__h.some(se), e.__h.some(qe), e.__h = [];
     } catch (n) {
-      t.__h = [], S.__e(n, e.__v);
+      e.__h = [], S.__e(n, t.__v);
     }
   }
 }
-S.__b = function(e) {
-  $ = null, Ee && Ee(e);
-}, S.__ = function(e, t) {
-  e && t.__k && t.__k.__m && (e.__m = t.__k.__m), Ie && Ie(e, t);
-}, S.__r = function(e) {
-  Re && Re(e), K = 0;
-  var t = ($ = e.__c).__H;
-  t && (ge === $ ? (t.__h = [], $.__h = [], t.__.some(function(n) {
+S.__b = function(t) {
+  $ = null, Ee && Ee(t);
+}, S.__ = function(t, e) {
+  t && e.__k && e.__k.__m && (t.__m = e.__k.__m), Ie && Ie(t, e);
+}, S.__r = function(t) {
+  Re && Re(t), K = 0;
+  var e = ($ = t.__c).__H;
+  e && (ge === $ ? (e.__h = [], $.__h = [], e.__.some(function(n) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
-  })) : (t.__h.some(se), t.__h.some(qe), t.__h = [], K = 0)), ge = $;
-}, S.diffed = function(e) {
-  Ue && Ue(e);
-  var t = e.__c;
-  t && t.__H && (t.__H.__h.length && (ut.push(t) !== 1 && Le === S.requestAnimationFrame || ((Le = S.requestAnimationFrame) || Lt)(Ot)), t.__H.__.some(function(n) {
+  })) : (e.__h.some(se), e.__h.some(qe), e.__h = [], K = 0)), ge = $;
+}, S.diffed = function(t) {
+  je && je(t);
+  var e = t.__c;
+  e && e.__H && (e.__H.__h.length && (ut.push(e) !== 1 && Le === S.requestAnimationFrame || ((Le = S.requestAnimationFrame) || Lt)(Ot)), e.__H.__.some(function(n) {
     n.u && (n.__H = n.u, n.u = void 0);
   })), ge = $ = null;
-}, S.__c = function(e, t) {
-  t.some(function(n) {
+}, S.__c = function(t, e) {
+  e.some(function(n) {
     try {
-      n.__h.some(se), n.__h = n.__h.filter(function(i) {
-        return !i.__ || qe(i);
+      n.__h.some(se), n.__h = n.__h.filter(function(o) {
+        return !o.__ || qe(o);
       });
-    } catch (i) {
-      t.some(function(s) {
+    } catch (o) {
+      e.some(function(s) {
         s.__h && (s.__h = []);
-      }), t = [], S.__e(i, n.__v);
+      }), e = [], S.__e(o, n.__v);
     }
-  }), je && je(e, t);
-}, S.unmount = function(e) {
-  De && De(e);
-  var t, n = e.__c;
-  n && n.__H && (n.__H.__.some(function(i) {
+  }), Ue && Ue(t, e);
+}, S.unmount = function(t) {
+  De && De(t);
+  var e, n = t.__c;
+  n && n.__H && (n.__H.__.some(function(o) {
     try {
-      se(i);
+      se(o);
     } catch (s) {
-      t = s;
+      e = s;
     }
-  }), n.__H = void 0, t && S.__e(t, n.__v));
+  }), n.__H = void 0, e && S.__e(e, n.__v));
 };
 var Be = typeof requestAnimationFrame == "function";
-function Lt(e) {
-  var t, n = function() {
-    clearTimeout(i), Be && cancelAnimationFrame(t), setTimeout(e);
-  }, i = setTimeout(n, 35);
-  Be && (t = requestAnimationFrame(n));
+function Lt(t) {
+  var e, n = function() {
+    clearTimeout(o), Be && cancelAnimationFrame(e), setTimeout(t);
+  }, o = setTimeout(n, 35);
+  Be && (e = requestAnimationFrame(n));
 }
-function se(e) {
-  var t = $, n = e.__c;
-  typeof n == "function" && (e.__c = void 0, n()), $ = t;
+function se(t) {
+  var e = $, n = t.__c;
+  typeof n == "function" && (t.__c = void 0, n()), $ = e;
 }
-function qe(e) {
-  var t = $;
-  e.__c = e.__(), $ = t;
+function qe(t) {
+  var e = $;
+  t.__c = t.__(), $ = e;
 }
-function ht(e, t) {
-  return !e || e.length !== t.length || t.some(function(n, i) {
-    return n !== e[i];
+function ht(t, e) {
+  return !t || t.length !== e.length || e.some(function(n, o) {
+    return n !== t[o];
   });
 }
-function pt(e, t) {
-  return typeof t == "function" ? t(e) : t;
+function pt(t, e) {
+  return typeof e == "function" ? e(t) : e;
 }
 class Q extends Error {
-  constructor(t) {
-    super(`expected ${t.expected}; got ${t.got}. ${t.todo}`), this.problem = t;
+  constructor(e) {
+    super(`expected ${e.expected}; got ${e.got}. ${e.todo}`), this.problem = e;
   }
 }
 const Fe = { expected: "the server to answer", got: "no connection", todo: "Is sgfi explore still running? Reload when it is." };
 class Et {
-  constructor(t) {
-    this.token = t, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
+  constructor(e) {
+    this.token = e, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
   }
-  async bytes(t, n) {
-    let i;
+  async bytes(e, n) {
+    let o;
     try {
-      i = await fetch(t, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
+      o = await fetch(e, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
     } catch (s) {
       throw n?.aborted ? s : new Q(Fe);
     }
-    if (!i.ok) throw new Q(await We(i));
-    return { body: await i.arrayBuffer(), type: i.headers.get("content-type") ?? "" };
+    if (!o.ok) throw new Q(await We(o));
+    return { body: await o.arrayBuffer(), type: o.headers.get("content-type") ?? "" };
   }
-  async upload(t, n) {
-    const i = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
+  async upload(e, n) {
+    const o = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
       method: "POST",
-      headers: { authorization: `Bearer ${this.token}`, "content-type": t.type || "application/octet-stream" },
-      body: t
+      headers: { authorization: `Bearer ${this.token}`, "content-type": e.type || "application/octet-stream" },
+      body: e
     });
-    if (!i.ok) throw new Q(await We(i));
-    return await i.json();
+    if (!o.ok) throw new Q(await We(o));
+    return await o.json();
   }
-  live(t, n) {
-    const i = this.next++, s = JSON.stringify({ id: i, ask: t });
-    this.waiting.set(i, { text: s, heard: n });
-    const o = this.connected();
-    return o.readyState === WebSocket.OPEN && o.send(s), () => {
-      this.waiting.delete(i) && this.socket?.readyState === WebSocket.OPEN && this.socket.send(JSON.stringify({ id: i, cancel: !0 }));
+  live(e, n) {
+    const o = this.next++, s = JSON.stringify({ id: o, ask: e });
+    this.waiting.set(o, { text: s, heard: n });
+    const i = this.connected();
+    return i.readyState === WebSocket.OPEN && i.send(s), () => {
+      this.waiting.delete(o) && this.socket?.readyState === WebSocket.OPEN && this.socket.send(JSON.stringify({ id: o, cancel: !0 }));
     };
   }
   connected() {
     if (this.socket && this.socket.readyState <= WebSocket.OPEN) return this.socket;
-    const t = new WebSocket(`ws://${location.host}/live?token=${encodeURIComponent(this.token)}`);
-    return this.socket = t, t.onopen = () => {
+    const e = new WebSocket(`ws://${location.host}/live?token=${encodeURIComponent(this.token)}`);
+    return this.socket = e, e.onopen = () => {
       this.tries = 0;
-      for (const { text: n } of this.waiting.values()) t.send(n);
-    }, t.onmessage = (n) => {
-      const i = JSON.parse(n.data);
-      this.waiting.get(i.id)?.heard(i);
-    }, t.onclose = () => {
-      if (this.socket === t && (this.socket = null, !!this.waiting.size))
+      for (const { text: n } of this.waiting.values()) e.send(n);
+    }, e.onmessage = (n) => {
+      const o = JSON.parse(n.data);
+      this.waiting.get(o.id)?.heard(o);
+    }, e.onclose = () => {
+      if (this.socket === e && (this.socket = null, !!this.waiting.size))
         if (this.tries++ < 5) setTimeout(() => this.waiting.size && this.connected(), 400 * this.tries);
-        else for (const [n, { heard: i }] of this.waiting) i({ id: n, state: "failed", error: Fe });
-    }, t;
+        else for (const [n, { heard: o }] of this.waiting) o({ id: n, state: "failed", error: Fe });
+    }, e;
   }
 }
-async function We(e) {
+async function We(t) {
   try {
-    return (await e.json()).error;
+    return (await t.json()).error;
   } catch {
-    return { expected: "an answer", got: `status ${e.status}`, todo: "Reload the page." };
+    return { expected: "an answer", got: `status ${t.status}`, todo: "Reload the page." };
   }
 }
 class Rt {
-  constructor(t) {
-    this.model = t, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, i) => {
-      n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, i), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
-    }, t.on("msg:custom", this.heard);
+  constructor(e) {
+    this.model = e, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, o) => {
+      n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, o), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
+    }, e.on("msg:custom", this.heard);
   }
   close() {
     this.model.off("msg:custom", this.heard);
   }
-  request(t, n = []) {
-    const i = this.next++;
-    return new Promise((s, o) => {
-      this.replies.set(i, (c, d) => {
+  request(e, n = []) {
+    const o = this.next++;
+    return new Promise((s, i) => {
+      this.replies.set(o, (c, d) => {
         const u = d[0], a = u ? u.buffer.slice(u.byteOffset, u.byteOffset + u.byteLength) : new ArrayBuffer(0);
-        c.status < 400 ? s({ body: a, type: c.type }) : o(new Q(JSON.parse(new TextDecoder().decode(a)).error));
-      }), this.model.send({ request: i, ...t }, void 0, n);
+        c.status < 400 ? s({ body: a, type: c.type }) : i(new Q(JSON.parse(new TextDecoder().decode(a)).error));
+      }), this.model.send({ request: o, ...e }, void 0, n);
     });
   }
-  bytes(t) {
-    return this.request({ path: t });
+  bytes(e) {
+    return this.request({ path: e });
   }
-  async upload(t, n) {
-    const { body: i } = await this.request({ upload: n, kind: t.type.startsWith("text/plain") ? "text" : "picture" }, [await t.arrayBuffer()]);
-    return JSON.parse(new TextDecoder().decode(i));
+  async upload(e, n) {
+    const { body: o } = await this.request({ upload: n, kind: e.type.startsWith("text/plain") ? "text" : "picture" }, [await e.arrayBuffer()]);
+    return JSON.parse(new TextDecoder().decode(o));
   }
-  live(t, n) {
-    const i = this.next++;
-    return this.events.set(i, n), this.model.send({ live: { id: i, ask: t } }), () => {
-      this.events.delete(i) && this.model.send({ live: { id: i, cancel: !0 } });
+  live(e, n) {
+    const o = this.next++;
+    return this.events.set(o, n), this.model.send({ live: { id: o, ask: e } }), () => {
+      this.events.delete(o) && this.model.send({ live: { id: o, cancel: !0 } });
     };
   }
 }
-async function Ce(e, t, n) {
-  const { body: i } = await e.bytes(t, n);
-  return JSON.parse(new TextDecoder().decode(i));
+async function Ce(t, e, n) {
+  const { body: o } = await t.bytes(e, n);
+  return JSON.parse(new TextDecoder().decode(o));
 }
-const _t = Pt(null), C = () => Nt(_t), ze = {};
-function ee(e) {
-  const { transport: t } = C(), [n, i] = q({ key: "", stages: ze }), s = e ? JSON.stringify(e) : "";
+const _t = Mt(null), C = () => Nt(_t), ze = {};
+function ee(t) {
+  const { transport: e } = C(), [n, o] = q({ key: "", stages: ze }), s = t ? JSON.stringify(t) : "";
   return O(() => {
-    if (e)
-      return t.live(e, (o) => {
-        const c = o.stage ? [o.stage] : e.stages;
-        i((d) => {
+    if (t)
+      return e.live(t, (i) => {
+        const c = i.stage ? [i.stage] : t.stages;
+        o((d) => {
           const u = d.key === s ? { ...d.stages } : {};
           for (const a of c)
-            u[a] = { state: o.state, steps: o.steps ?? u[a]?.steps ?? 0, facts: o.facts, error: o.error };
+            u[a] = { state: i.state, steps: i.steps ?? u[a]?.steps ?? 0, facts: i.facts, error: i.error };
           return { key: s, stages: u };
         });
       });
-  }, [s, t]), n.key === s ? n.stages : ze;
+  }, [s, e]), n.key === s ? n.stages : ze;
 }
-function B(e) {
-  const { transport: t } = C(), [n, i] = q({ path: null });
+function U(t) {
+  const { transport: e } = C(), [n, o] = q({ path: null });
   return O(() => {
-    if (!e) return;
+    if (!t) return;
     const s = new AbortController();
-    return Ce(t, e, s.signal).then(
-      (o) => !s.signal.aborted && i({ path: e, data: o }),
-      (o) => !s.signal.aborted && i({ path: e, problem: G(o) })
+    return Ce(e, t, s.signal).then(
+      (i) => !s.signal.aborted && o({ path: t, data: i }),
+      (i) => !s.signal.aborted && o({ path: t, problem: G(i) })
     ), () => s.abort();
-  }, [e, t]), n.path === e ? n : {};
+  }, [t, e]), n.path === t ? n : {};
 }
-function G(e) {
-  return e instanceof Q ? e.problem : { expected: "an answer", got: String(e), todo: "Reload the page." };
+function G(t) {
+  return t instanceof Q ? t.problem : { expected: "an answer", got: String(t), todo: "Reload the page." };
 }
 const J = /* @__PURE__ */ new Map();
-async function Ut(e, t, n) {
-  const i = J.get(t);
-  if (i) return i;
-  const { body: s, type: o } = await e.bytes(t, n), c = URL.createObjectURL(new Blob([s], { type: o }));
-  if (J.set(t, c), J.size > 600) {
+async function jt(t, e, n) {
+  const o = J.get(e);
+  if (o) return o;
+  const { body: s, type: i } = await t.bytes(e, n), c = URL.createObjectURL(new Blob([s], { type: i }));
+  if (J.set(e, c), J.size > 600) {
     const [d, u] = J.entries().next().value;
     J.delete(d), URL.revokeObjectURL(u);
   }
   return c;
 }
-function ft(e) {
-  const { transport: t } = C(), [n, i] = q({ path: null });
+function ft(t) {
+  const { transport: e } = C(), [n, o] = q({ path: null });
   return O(() => {
-    if (!e) return;
+    if (!t) return;
     const s = new AbortController();
-    return Ut(t, e, s.signal).then(
-      (o) => !s.signal.aborted && i({ path: e, url: o }),
-      (o) => !s.signal.aborted && i({ path: e, problem: G(o) })
+    return jt(e, t, s.signal).then(
+      (i) => !s.signal.aborted && o({ path: t, url: i }),
+      (i) => !s.signal.aborted && o({ path: t, problem: G(i) })
     ), () => s.abort();
-  }, [e, t]), e ? n.path === e ? n : { url: J.get(e) } : {};
+  }, [t, e]), t ? n.path === t ? n : { url: J.get(t) } : {};
 }
-function mt(e, t) {
-  const n = fe(null), { url: i, problem: s } = ft(e);
-  return e && i && (n.current = { path: e, url: i, about: t }), { shown: n.current, problem: s };
+function mt(t, e) {
+  const n = fe(null), { url: o, problem: s } = ft(t);
+  return t && o && (n.current = { path: t, url: o, about: e }), { shown: n.current, problem: s };
 }
-function H({ path: e, alt: t, className: n = "" }) {
-  const { url: i, problem: s } = ft(e);
-  if (i) return /* @__PURE__ */ r("img", { class: n, src: i, alt: t, "data-path": e, draggable: !1 });
-  const o = s ? `could not be drawn: ${s.got}` : "on its way";
-  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": t ? `${t}, ${o}` : o, title: s && o });
+function B({ path: t, alt: e, className: n = "" }) {
+  const { url: o, problem: s } = ft(t);
+  if (o) return /* @__PURE__ */ r("img", { class: n, src: o, alt: e, "data-path": t, draggable: !1 });
+  const i = s ? `could not be drawn: ${s.got}` : "on its way";
+  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": e ? `${e}, ${i}` : i, title: s && i });
 }
-function L({ problem: e }) {
+function L({ problem: t }) {
   return /* @__PURE__ */ r("div", { class: "trouble", role: "alert", children: [
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Expected" }),
       " ",
-      e.expected
+      t.expected
     ] }),
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Got" }),
       " ",
-      e.got
+      t.got
     ] }),
-    /* @__PURE__ */ r("p", { children: e.todo })
+    /* @__PURE__ */ r("p", { children: t.todo })
   ] });
 }
 const X = {
@@ -588,104 +588,104 @@ const X = {
   bq: "",
   bs: "raw",
   p: []
-}, jt = {
+}, Ut = {
   v: ["grid", "compare", "decide", "tokens"],
   by: ["channels", "cells"],
   sort: ["index", "activation", "contribution", "selectivity"],
   w: ["natural", "signed"],
   bs: ["raw", "first", "final"]
 };
-function gt(e) {
-  const t = [];
+function gt(t) {
+  const e = [];
   for (const n of Object.keys(X)) {
-    const i = e[n];
-    if (JSON.stringify(i) === JSON.stringify(X[n])) continue;
-    const s = Array.isArray(i) ? i.join("|") : i === !0 ? "1" : String(i);
-    t.push(`${n}=${encodeURIComponent(s).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
+    const o = t[n];
+    if (JSON.stringify(o) === JSON.stringify(X[n])) continue;
+    const s = Array.isArray(o) ? o.join("|") : o === !0 ? "1" : String(o);
+    e.push(`${n}=${encodeURIComponent(s).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
   }
-  return t.join("&");
+  return e.join("&");
 }
-function Je(e) {
-  const t = { ...X, p: [] };
-  for (const n of e.replace(/^#/, "").split("&")) {
-    const i = n.indexOf("=");
-    if (i < 0) continue;
-    const s = n.slice(0, i);
-    let o = "";
+function Je(t) {
+  const e = { ...X, p: [] };
+  for (const n of t.replace(/^#/, "").split("&")) {
+    const o = n.indexOf("=");
+    if (o < 0) continue;
+    const s = n.slice(0, o);
+    let i = "";
     try {
-      o = decodeURIComponent(n.slice(i + 1));
+      i = decodeURIComponent(n.slice(o + 1));
     } catch {
       continue;
     }
-    const c = jt[s];
-    c && !c.includes(o) || (s === "p" ? t.p = o.split("|").filter(Boolean).slice(0, 24) : s === "s" ? t.s = o === "1" : s === "n" ? t.n = Math.min(2048, Math.max(1, Number.parseInt(o, 10) || X.n)) : s in X && (t[s] = o));
+    const c = Ut[s];
+    c && !c.includes(i) || (s === "p" ? e.p = i.split("|").filter(Boolean).slice(0, 24) : s === "s" ? e.s = i === "1" : s === "n" ? e.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || X.n)) : s in X && (e[s] = i));
   }
-  return t;
+  return e;
 }
-function j(e) {
-  const [t, n = ""] = e.split("@", 2), i = t.search(/[:%]/);
-  return i < 0 ? { node: t, units: "", coords: n } : { node: t.slice(0, i), units: t.slice(i), coords: n };
+function D(t) {
+  const [e, n = ""] = t.split("@", 2), o = e.search(/[:%]/);
+  return o < 0 ? { node: e, units: "", coords: n } : { node: e.slice(0, o), units: e.slice(o), coords: n };
 }
-function ue(e) {
-  return e.node + e.units + (e.coords ? `@${e.coords}` : "");
+function ue(t) {
+  return t.node + t.units + (t.coords ? `@${t.coords}` : "");
 }
-function W(e, t) {
-  const { node: n } = j(t);
-  if (!e) return;
-  const i = n || e.target;
-  return e.nodes.find((s) => s.name === i || s.aliases.includes(i));
+function W(t, e) {
+  const { node: n } = D(e);
+  if (!t) return;
+  const o = n || t.target;
+  return t.nodes.find((s) => s.name === o || s.aliases.includes(o));
 }
-function bt(e, t, n) {
-  const i = j(e), s = /^:(\d+)$/.exec(i.units), o = s && Number(s[1]) < n.channels ? i.units : "";
+function bt(t, e, n) {
+  const o = D(t), s = /^:(\d+)$/.exec(o.units), i = s && Number(s[1]) < n.channels ? o.units : "";
   let c = "";
-  return /^\d+(,\d+)*$/.test(i.coords) && t && t.coords.length === n.coords.length && (c = i.coords.split(",").map((u, a) => {
-    const p = Math.floor((Number(u) + 0.5) * n.coords[a] / t.coords[a]);
+  return /^\d+(,\d+)*$/.test(o.coords) && e && e.coords.length === n.coords.length && (c = o.coords.split(",").map((u, a) => {
+    const p = Math.floor((Number(u) + 0.5) * n.coords[a] / e.coords[a]);
     return Math.min(p, n.coords[a] - 1);
-  }).join(",")), ue({ node: n.name, units: o, coords: c });
+  }).join(",")), ue({ node: n.name, units: i, coords: c });
 }
-function Dt(e, t, n) {
-  const i = j(e), s = /^:(\d+)$/.exec(i.units);
-  if (!s && /^\d+(,\d+)*$/.test(i.coords)) {
-    let d = i.coords.split(",").map(Number).reduce((p, f, l) => p * t.coords[l] + f, 0);
-    const u = t.coords.reduce((p, f) => p * f, 1);
+function Dt(t, e, n) {
+  const o = D(t), s = /^:(\d+)$/.exec(o.units);
+  if (!s && /^\d+(,\d+)*$/.test(o.coords)) {
+    let d = o.coords.split(",").map(Number).reduce((p, f, l) => p * e.coords[l] + f, 0);
+    const u = e.coords.reduce((p, f) => p * f, 1);
     d = (d + n + u) % u;
     const a = [];
-    for (let p = t.coords.length - 1; p >= 0; p--)
-      a.unshift(d % t.coords[p]), d = Math.floor(d / t.coords[p]);
-    return ue({ ...i, node: t.name, coords: a.join(",") });
+    for (let p = e.coords.length - 1; p >= 0; p--)
+      a.unshift(d % e.coords[p]), d = Math.floor(d / e.coords[p]);
+    return ue({ ...o, node: e.name, coords: a.join(",") });
   }
-  const o = s ? Number(s[1]) : n > 0 ? -1 : 0;
-  return ue({ ...i, node: t.name, units: `:${(o + n + t.channels) % t.channels}` });
+  const i = s ? Number(s[1]) : n > 0 ? -1 : 0;
+  return ue({ ...o, node: e.name, units: `:${(i + n + e.channels) % e.channels}` });
 }
-function vt(e) {
-  return [e.channels, ...e.coords].join(" × ");
+function vt(t) {
+  return [t.channels, ...t.coords].join(" × ");
 }
-function A(e, t, n, i = {}) {
-  const s = new URLSearchParams(i).toString();
-  return `/${e}/${t.m}/${t.x}/${encodeURIComponent(t.q)}.${n}${s ? `?${s}` : ""}`;
+function A(t, e, n, o = {}) {
+  const s = new URLSearchParams(o).toString();
+  return `/${t}/${e.m}/${e.x}/${encodeURIComponent(e.q)}.${n}${s ? `?${s}` : ""}`;
 }
 const Ke = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
 function It() {
-  const { view: e, models: t, inputs: n, model: i, set: s } = C(), o = { m: e.bm || e.m, x: e.bx || e.x, q: e.bq || e.q, s: e.bs }, c = t.find((m) => m.id === o.m), [d, u] = q(o.q);
-  O(() => u(o.q), [o.q]);
-  const a = ee({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), p = ee({ lens: o.m, input: o.x, query: o.q, stages: [o.s] }), f = a.final?.state === "done" && p[o.s]?.state === "done", l = `${o.m}~${o.x}~${o.s}~${o.q}`, h = `${e.m}~${e.x}~final~${e.q}`, g = e.w === "signed" ? { view: "signed" } : {}, y = B(f ? A("inverse", e, "json", { with: l }) : null), b = (m) => n.find((k) => k.sha === m)?.name ?? "input", v = p[o.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(o.m));
+  const { view: t, models: e, inputs: n, model: o, set: s } = C(), i = { m: t.bm || t.m, x: t.bx || t.x, q: t.bq || t.q, s: t.bs }, c = e.find((m) => m.id === i.m), [d, u] = q(i.q);
+  O(() => u(i.q), [i.q]);
+  const a = ee({ lens: t.m, input: t.x, query: t.q, stages: ["final"] }), p = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && p[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, h = `${t.m}~${t.x}~final~${t.q}`, g = t.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", t, "json", { with: l }) : null), b = (m) => n.find((k) => k.sha === m)?.name ?? "input", v = p[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("b", { children: "B" }),
       /* @__PURE__ */ r("label", { children: [
         "estimator",
         " ",
-        /* @__PURE__ */ r("select", { value: o.m, onChange: (m) => s({ bm: m.currentTarget.value }), children: t.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
+        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => s({ bm: m.currentTarget.value }), children: e.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "stage",
         " ",
-        /* @__PURE__ */ r("select", { value: o.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ke.map(([m, k]) => /* @__PURE__ */ r("option", { value: m, children: k }, m)) })
+        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ke.map(([m, k]) => /* @__PURE__ */ r("option", { value: m, children: k }, m)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "input",
         " ",
-        /* @__PURE__ */ r("select", { value: o.x, onChange: (m) => s({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
+        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => s({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
       ] }),
       /* @__PURE__ */ r("form", { onSubmit: (m) => {
         m.preventDefault(), s({ bq: d.trim() });
@@ -695,35 +695,35 @@ function It() {
       ] }) })
     ] }),
     v && /* @__PURE__ */ r(L, { problem: v }),
-    i?.picture && c?.picture && !v && /* @__PURE__ */ r("div", { class: "three", children: [
+    o?.picture && c?.picture && !v && /* @__PURE__ */ r("div", { class: "three", children: [
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(H, { path: f ? A("inverse", e, "png", { with: l, ...g }) : null, alt: `A: ${e.q}`, className: "side-a" }),
+        /* @__PURE__ */ r(B, { path: f ? A("inverse", t, "png", { with: l, ...g }) : null, alt: `A: ${t.q}`, className: "side-a" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            b(e.x),
+            b(t.x),
             " · ",
-            e.q
+            t.q
           ] })
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(H, { path: f ? A("inverse", o, "png", { stage: o.s, with: h, ...g }) : null, alt: `B: ${o.q}`, className: "side-b" }),
+        /* @__PURE__ */ r(B, { path: f ? A("inverse", i, "png", { stage: i.s, with: h, ...g }) : null, alt: `B: ${i.q}`, className: "side-b" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "B" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            b(o.x),
+            b(i.x),
             " · ",
-            o.q,
+            i.q,
             " · ",
-            Ke.find(([m]) => m === o.s)?.[1]
+            Ke.find(([m]) => m === i.s)?.[1]
           ] })
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(H, { path: f ? A("inverse", e, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
+        /* @__PURE__ */ r(B, { path: f ? A("inverse", t, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A − B" }),
           " ",
@@ -747,11 +747,11 @@ const be = {
   random: "control: random"
 };
 function Ht() {
-  const { view: e, model: t, set: n } = C(), i = W(t, e.q), { data: s, problem: o } = B(i ? A("decide", { ...e, q: i.name }, "json") : null);
-  if (o) return /* @__PURE__ */ r(L, { problem: o });
-  if (!s || !i) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
+  const { view: t, model: e, set: n } = C(), o = W(e, t.q), { data: s, problem: i } = U(o ? A("decide", { ...t, q: o.name }, "json") : null);
+  if (i) return /* @__PURE__ */ r(L, { problem: i });
+  if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
     "Ranking the channels of ",
-    i?.name,
+    o?.name,
     " …"
   ] });
   const c = Math.max(...s.rows.map((a) => Math.abs(a.drop)), Math.abs(s.decision.margin)), d = [...new Set(s.rows.map((a) => a.size))], u = s.rows.filter((a) => a.kind === "positive" || a.kind === "negative");
@@ -780,7 +780,7 @@ function Ht() {
             " ",
             be[a.kind],
             /* @__PURE__ */ r("br", {}),
-            /* @__PURE__ */ r("code", { children: j(a.query).units })
+            /* @__PURE__ */ r("code", { children: D(a.query).units })
           ] })
         ] }, a.kind + a.size)) })
       ] }),
@@ -798,7 +798,7 @@ function Ht() {
             /* @__PURE__ */ r("th", { scope: "row", children: be[a] }),
             d.map((p) => {
               const f = s.rows.find((l) => l.kind === a && l.size === p);
-              return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(U, { children: [
+              return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(j, { children: [
                 /* @__PURE__ */ r("b", { children: f.drop.toFixed(2) }),
                 f.flipped > 0 && /* @__PURE__ */ r("small", { children: [
                   " ",
@@ -818,28 +818,28 @@ function Ht() {
     ] })
   ] });
 }
-function Bt({ query: e }) {
-  const { view: t, model: n } = C(), { final: i } = ee({ lens: t.m, input: t.x, query: e, stages: ["final"], background: !0 });
-  return n?.picture ? /* @__PURE__ */ r(H, { path: i?.state === "done" ? A("inverse", { ...t, q: e }, "png") : null, alt: "" }) : null;
+function Bt({ query: t }) {
+  const { view: e, model: n } = C(), { final: o } = ee({ lens: e.m, input: e.x, query: t, stages: ["final"], background: !0 });
+  return n?.picture ? /* @__PURE__ */ r(B, { path: o?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
 }
 function Ft() {
-  const { view: e, model: t, transport: n, say: i } = C(), [s, o] = q(null), c = { stage: e.s ? "share" : "final", ...e.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", e, l, c), u = `${e.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
-    o(null);
+  const { view: t, model: e, transport: n, say: o } = C(), [s, i] = q(null), c = { stage: t.s ? "share" : "final", ...t.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", t, l, c), u = `${t.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
+    i(null);
     try {
       const { body: h, type: g } = await n.bytes(d(l)), y = document.createElement("a");
       y.href = URL.createObjectURL(new Blob([h], { type: g })), y.download = `${u}.${l}`, y.click(), setTimeout(() => URL.revokeObjectURL(y.href), 1e4);
     } catch (h) {
-      o(G(h));
+      i(G(h));
     }
   }, p = async (l) => {
-    o(null);
+    i(null);
     try {
       const { body: h } = await n.bytes(d(l));
-      await navigator.clipboard.writeText(new TextDecoder().decode(h)), i(l === "py" ? "Python lines copied" : "Command copied");
+      await navigator.clipboard.writeText(new TextDecoder().decode(h)), o(l === "py" ? "Python lines copied" : "Command copied");
     } catch (h) {
-      o(G(h));
+      i(G(h));
     }
-  }, f = t?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
+  }, f = e?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
   return /* @__PURE__ */ r("section", { class: "export", "aria-label": "Export", children: [
     /* @__PURE__ */ r("span", { children: "Save" }),
     f.map((l) => /* @__PURE__ */ r("button", { type: "button", onClick: () => void a(l), children: l === "html" ? "single HTML file" : l.toUpperCase() }, l)),
@@ -848,7 +848,7 @@ function Ft() {
     /* @__PURE__ */ r("button", { type: "button", onClick: () => void p("sh"), children: "command line" }),
     /* @__PURE__ */ r("code", { class: "again", children: [
       'sgfi export "#',
-      gt({ ...e, p: [], v: "" }),
+      gt({ ...t, p: [], v: "" }),
       '"'
     ] }),
     s && /* @__PURE__ */ r(L, { problem: s })
@@ -856,23 +856,23 @@ function Ft() {
 }
 const ve = 24, Ge = /* @__PURE__ */ new Set();
 function Wt() {
-  const { view: e, model: t, set: n } = C(), i = W(t, e.q), s = i ? { m: e.m, x: e.x, q: i.name } : null, o = B(s ? A("scores", s, "json") : null), c = `${e.m} ${e.x}`, [d, u] = q({ about: c, queries: Ge }), a = d.about === c ? d.queries : Ge, p = (w) => u((P) => ({ about: c, queries: /* @__PURE__ */ new Set([...P.about === c ? P.queries : [], w]) })), f = i && i.coords.length === 0, l = f ? "channels" : e.by, h = Z(() => zt(i?.name ?? "", o.data, l), [i?.name, o.data, l]), g = o.data?.[l], y = Z(() => Jt(h, e.sort === "contribution" ? g?.contribution : e.sort === "index" ? void 0 : g?.activation).slice(0, e.n), [h, g, e.sort, e.n]), b = y.filter((w) => a.has(w.query)).map((w) => w.query), v = B(
-    s && e.sort === "selectivity" && b.length > 1 && b.length === y.length ? A("likeness", { ...s, q: b.join("|") }, "json") : null
+  const { view: t, model: e, set: n } = C(), o = W(e, t.q), s = o ? { m: t.m, x: t.x, q: o.name } : null, i = U(s ? A("scores", s, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ge }), a = d.about === c ? d.queries : Ge, p = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = o && o.coords.length === 0, l = f ? "channels" : t.by, h = Z(() => zt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), g = i.data?.[l], y = Z(() => Jt(h, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [h, g, t.sort, t.n]), b = y.filter((w) => a.has(w.query)).map((w) => w.query), v = U(
+    s && t.sort === "selectivity" && b.length > 1 && b.length === y.length ? A("likeness", { ...s, q: b.join("|") }, "json") : null
   );
-  if (!t || !i) return null;
-  if (o.problem) return /* @__PURE__ */ r(L, { problem: o.problem });
-  const _ = v.data?.selectivity, m = _ ? [...y].sort((w, P) => (_[P.query] ?? 0) - (_[w.query] ?? 0)) : y, k = (w) => e.sort === "selectivity" ? _?.[w.query] : e.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(k(w) ?? 0)), 1e-9), M = (w, P) => /* @__PURE__ */ r(
+  if (!e || !o) return null;
+  if (i.problem) return /* @__PURE__ */ r(L, { problem: i.problem });
+  const _ = v.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, k = (w) => t.sort === "selectivity" ? _?.[w.query] : t.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(k(w) ?? 0)), 1e-9), P = (w, M) => /* @__PURE__ */ r(
     Kt,
     {
       unit: w,
-      pinned: P,
+      pinned: M,
       score: k(w),
       most: N,
-      now: w.query === e.q,
+      now: w.query === t.q,
       ended: () => p(w.query)
     },
     w.query
-  ), E = e.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
+  ), E = t.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
   return /* @__PURE__ */ r("div", { class: "grid-tab", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("fieldset", { children: [
@@ -882,7 +882,7 @@ function Wt() {
       /* @__PURE__ */ r("label", { children: [
         "sort by",
         " ",
-        /* @__PURE__ */ r("select", { value: e.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
+        /* @__PURE__ */ r("select", { value: t.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
       ] }),
       /* @__PURE__ */ r("span", { class: "count", role: "status", children: [
         b.length,
@@ -893,33 +893,33 @@ function Wt() {
         " in all"
       ] })
     ] }),
-    E.length > 0 && /* @__PURE__ */ r(U, { children: [
+    E.length > 0 && /* @__PURE__ */ r(j, { children: [
       /* @__PURE__ */ r("h3", { class: "pins", children: "Pinned" }),
-      /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: E.map((w) => M(w, !0)) })
+      /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: E.map((w) => P(w, !0)) })
     ] }),
-    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${i.name}`, children: m.map((w) => M(w, !1)) }),
-    m.length < h.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(h.length, e.n + ve) }, !0), children: [
+    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: m.map((w) => P(w, !1)) }),
+    m.length < h.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(h.length, t.n + ve) }, !0), children: [
       ve,
       " more"
     ] }),
-    e.sort === "selectivity" && /* @__PURE__ */ r("p", { class: "note", children: "Selectivity: one minus the mean absolute cosine with the other answers shown here. Known when all of them are." }),
-    e.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
+    t.sort === "selectivity" && /* @__PURE__ */ r("p", { class: "note", children: "Selectivity: one minus the mean absolute cosine with the other answers shown here. Known when all of them are." }),
+    t.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
   ] });
 }
-function zt(e, t, n) {
-  return !t || t.node !== e ? [] : n === "channels" ? t.channels.activation.map((i, s) => ({ query: `${e}:${s}`, label: `:${s}`, index: s })) : t.cells.at.map((i, s) => ({ query: `${e}@${i.join(",")}`, label: `@${i.join(",")}`, index: s }));
+function zt(t, e, n) {
+  return !e || e.node !== t ? [] : n === "channels" ? e.channels.activation.map((o, s) => ({ query: `${t}:${s}`, label: `:${s}`, index: s })) : e.cells.at.map((o, s) => ({ query: `${t}@${o.join(",")}`, label: `@${o.join(",")}`, index: s }));
 }
-function Jt(e, t) {
-  return t ? [...e].sort((n, i) => t[i.index] - t[n.index] || n.index - i.index) : e;
+function Jt(t, e) {
+  return e ? [...t].sort((n, o) => e[o.index] - e[n.index] || n.index - o.index) : t;
 }
-function Kt(e) {
-  const { view: t, model: n, set: i } = C(), { unit: s } = e, o = ee({ lens: t.m, input: t.x, query: s.query, stages: n?.picture ? ["preview", "final"] : ["final"], background: !0 }), { state: c, facts: d, error: u } = o.final ?? {}, a = c === "done" ? "final" : o.preview?.state === "done" ? "preview" : "", p = a && n?.picture ? A("inverse", { ...t, q: s.query }, "png", { stage: a, ...t.w === "signed" ? { view: "signed" } : {} }) : null, { shown: f } = mt(p, { of: `${t.m} ${t.x}`, stage: a }), l = f?.about.of === `${t.m} ${t.x}` ? f : null, h = n?.picture ? l?.about.stage ?? "none" : a;
+function Kt(t) {
+  const { view: e, model: n, set: o } = C(), { unit: s } = t, i = ee({ lens: e.m, input: e.x, query: s.query, stages: n?.picture ? ["preview", "final"] : ["final"], background: !0 }), { state: c, facts: d, error: u } = i.final ?? {}, a = c === "done" ? "final" : i.preview?.state === "done" ? "preview" : "", p = a && n?.picture ? A("inverse", { ...e, q: s.query }, "png", { stage: a, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: f } = mt(p, { of: `${e.m} ${e.x}`, stage: a }), l = f?.about.of === `${e.m} ${e.x}` ? f : null, h = n?.picture ? l?.about.stage ?? "none" : a;
   O(() => {
-    c === "done" && e.ended();
-  }, [c, t.m, t.x]);
-  const g = d?.profile, y = () => i({ p: e.pinned || t.p.includes(s.query) ? t.p.filter((b) => b !== s.query) : [...t.p, s.query] }, !0);
-  return /* @__PURE__ */ r("li", { class: e.now ? "tile now" : "tile", children: [
-    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": e.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": h, onClick: () => i({ q: s.query }), children: [
+    c === "done" && t.ended();
+  }, [c, e.m, e.x]);
+  const g = d?.profile, y = () => o({ p: t.pinned || e.p.includes(s.query) ? e.p.filter((b) => b !== s.query) : [...e.p, s.query] }, !0);
+  return /* @__PURE__ */ r("li", { class: t.now ? "tile now" : "tile", children: [
+    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": h, onClick: () => o({ q: s.query }), children: [
       n?.picture && (l ? /* @__PURE__ */ r("img", { class: h, src: l.url, alt: "", "data-path": l.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank" })),
       n?.text && /* @__PURE__ */ r(Gt, { values: g }),
       u && /* @__PURE__ */ r("span", { class: "wrong", title: u.got, children: "!" })
@@ -927,42 +927,42 @@ function Kt(e) {
     /* @__PURE__ */ r("span", { class: "under", children: [
       /* @__PURE__ */ r("code", { children: s.label }),
       h === "preview" && /* @__PURE__ */ r("small", { title: "Plain gradient, not the answer", children: "preview" }),
-      e.score !== void 0 && /* @__PURE__ */ r("span", { class: e.score < 0 ? "score minus" : "score", title: e.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(e.score) / e.most * 100}%` } }) }),
-      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": t.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: y, children: t.p.includes(s.query) ? "●" : "○" })
+      t.score !== void 0 && /* @__PURE__ */ r("span", { class: t.score < 0 ? "score minus" : "score", title: t.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(t.score) / t.most * 100}%` } }) }),
+      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: y, children: e.p.includes(s.query) ? "●" : "○" })
     ] })
   ] });
 }
-function Gt({ values: e }) {
-  if (!e) return /* @__PURE__ */ r("span", { class: "blank" });
-  const t = Math.max(...e, 1e-9);
-  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${e.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: e.map((n, i) => /* @__PURE__ */ r("rect", { x: i + 0.05, y: 1 - n / t, width: 0.9, height: n / t }, i)) });
+function Gt({ values: t }) {
+  if (!t) return /* @__PURE__ */ r("span", { class: "blank" });
+  const e = Math.max(...t, 1e-9);
+  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${t.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: t.map((n, o) => /* @__PURE__ */ r("rect", { x: o + 0.05, y: 1 - n / e, width: 0.9, height: n / e }, o)) });
 }
-const D = 30;
+const I = 30;
 function Vt() {
-  const { model: e, view: t, set: n } = C(), i = fe(null), s = W(e, t.q);
+  const { model: t, view: e, set: n } = C(), o = fe(null), s = W(t, e.q);
   if (O(() => {
-    i.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [s?.name]), !e) return null;
-  const o = ["input", ...e.nodes.map((d) => d.name)], c = e.edges.map(([d, u]) => [o.indexOf(d), o.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
+    o.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [s?.name]), !t) return null;
+  const i = ["input", ...t.nodes.map((d) => d.name)], c = t.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
   return /* @__PURE__ */ r("nav", { class: "ladder", "aria-label": "Tensors, shallow to deep", children: /* @__PURE__ */ r("div", { class: "rungs", children: [
-    /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: o.length * D, "aria-hidden": "true", children: [
-      /* @__PURE__ */ r("path", { d: `M15 ${D / 2}V${(o.length - 0.5) * D}` }),
-      c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * D}C2 ${(d + 0.5) * D} 2 ${(u + 0.5) * D} 15 ${(u + 0.5) * D}` }, `${d}-${u}`)),
-      o.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * D, r: d === s?.name ? 5 : 3 }, d))
+    /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * I, "aria-hidden": "true", children: [
+      /* @__PURE__ */ r("path", { d: `M15 ${I / 2}V${(i.length - 0.5) * I}` }),
+      c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * I}C2 ${(d + 0.5) * I} 2 ${(u + 0.5) * I} 15 ${(u + 0.5) * I}` }, `${d}-${u}`)),
+      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * I, r: d === s?.name ? 5 : 3 }, d))
     ] }),
     /* @__PURE__ */ r("ol", { children: [
       /* @__PURE__ */ r("li", { class: "source", children: [
         /* @__PURE__ */ r("span", { children: "input" }),
-        /* @__PURE__ */ r("small", { children: e.input.join(" × ") })
+        /* @__PURE__ */ r("small", { children: t.input.join(" × ") })
       ] }),
-      e.nodes.map((d) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
+      t.nodes.map((d) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
         "button",
         {
           type: "button",
-          ref: d.name === s?.name ? i : void 0,
+          ref: d.name === s?.name ? o : void 0,
           "aria-current": d.name === s?.name ? "true" : void 0,
           title: `${d.name} (${d.op})`,
-          onClick: () => n({ q: bt(t.q, s, d) }),
+          onClick: () => n({ q: bt(e.q, s, d) }),
           children: [
             /* @__PURE__ */ r("span", { children: d.name }),
             /* @__PURE__ */ r("small", { children: vt(d) })
@@ -973,15 +973,15 @@ function Vt() {
   ] }) });
 }
 const Ve = 20 * 2 ** 20;
-function Qt({ close: e }) {
-  const { models: t, inputs: n, view: i, model: s, set: o, refresh: c, transport: d, say: u } = C(), [a, p] = q(null), [f, l] = q(!1), [h, g] = q(""), y = B("/api/health").data, b = async (_, m) => {
+function Qt({ close: t }) {
+  const { models: e, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = C(), [a, p] = q(null), [f, l] = q(!1), [h, g] = q(""), y = U("/api/health").data, b = async (_, m) => {
     if (p(null), _.size > Ve) {
       p({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
       return;
     }
     try {
-      const { sha: k } = await d.upload(_, m), M = (await c()).find((E) => E.sha === k)?.lenses ?? [];
-      o({ x: k, ...M.includes(i.m) || !M.length ? {} : { m: M[0], q: "" } }), u(`${m} added`), e();
+      const { sha: k } = await d.upload(_, m), P = (await c()).find((E) => E.sha === k)?.lenses ?? [];
+      i({ x: k, ...P.includes(o.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
     } catch (k) {
       p(G(k));
     }
@@ -989,14 +989,14 @@ function Qt({ close: e }) {
   return /* @__PURE__ */ r("section", { class: "open", "aria-label": "Open", children: [
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Models" }),
-      /* @__PURE__ */ r("ul", { class: "models", children: t.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
+      /* @__PURE__ */ r("ul", { class: "models", children: e.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
         "button",
         {
           type: "button",
-          "aria-current": _.id === i.m ? "true" : void 0,
+          "aria-current": _.id === o.m ? "true" : void 0,
           onClick: () => {
             const m = n.find((k) => k.lenses.includes(_.id));
-            o({ m: _.id, q: "", x: v.some((k) => k.sha === i.x && k.lenses.includes(_.id)) ? i.x : m?.sha ?? "" });
+            i({ m: _.id, q: "", x: v.some((k) => k.sha === o.x && k.lenses.includes(_.id)) ? o.x : m?.sha ?? "" });
           },
           children: [
             /* @__PURE__ */ r("b", { children: _.title }),
@@ -1026,10 +1026,10 @@ function Qt({ close: e }) {
     ] }),
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Inputs" }),
-      /* @__PURE__ */ r("ul", { class: "inputs", children: v.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === i.x ? "true" : void 0, onClick: () => {
-        o({ x: _.sha }), e();
+      /* @__PURE__ */ r("ul", { class: "inputs", children: v.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === o.x ? "true" : void 0, onClick: () => {
+        i({ x: _.sha }), t();
       }, children: [
-        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(H, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
+        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(B, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
         /* @__PURE__ */ r("span", { children: _.name })
       ] }) }, _.sha)) }),
       s?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
@@ -1071,18 +1071,18 @@ const Qe = 8, Xt = {
   final: "natural inverse",
   share: "natural inverse, faded where it is not determined"
 };
-function Yt(e) {
-  const { view: t, model: n } = C(), i = ["share", "final", "preview"].find((p) => e[p]?.state === "done") ?? "", s = e[i]?.facts, o = i ? A("inverse", { ...t, q: s?.query ?? t.q }, "png", { stage: i, ...t.w === "signed" ? { view: "signed" } : {} }) : null, c = `${t.m} ${t.x} ${t.q}`, d = n?.kind === "maps" && i === "final" ? "calibrated maps" : Xt[i], { shown: u, problem: a } = mt(o, { asked: c, query: t.q, stage: i, label: d, facts: s });
+function Yt(t) {
+  const { view: e, model: n } = C(), o = ["share", "final", "preview"].find((p) => t[p]?.state === "done") ?? "", s = t[o]?.facts, i = o ? A("inverse", { ...e, q: s?.query ?? e.q }, "png", { stage: o, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && o === "final" ? "calibrated maps" : Xt[o], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: o, label: d, facts: s });
   return { shown: u, current: u?.about.asked === c, problem: a };
 }
-function Zt({ stages: e }) {
-  const { view: t, model: n, set: i, inputs: s } = C(), o = W(n, t.q), [c, d] = q(!1), [u, a] = q(null), [p, f] = q(null), l = !!n?.picture && o?.coords.length === 2, h = B(c && l && o ? A("reads", { ...t, q: o.name }, "json") : null), { shown: g, current: y, problem: b } = Yt(e);
+function Zt({ stages: t }) {
+  const { view: e, model: n, set: o, inputs: s } = C(), i = W(n, e.q), [c, d] = q(!1), [u, a] = q(null), [p, f] = q(null), l = !!n?.picture && i?.coords.length === 2, h = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: b } = Yt(t);
   if (!n) return null;
-  const v = Object.values(e).find((T) => T.state === "failed" && T.error)?.error ?? b, _ = y && g ? g.about.stage : "none", m = h.data, k = m && p !== null ? m.share.map((T) => T[p]) : null, N = m && u !== null ? m.share[u] : null, M = s.find((T) => T.sha === t.x)?.name ?? "input", E = j(t.q).coords.split(";").filter(Boolean);
+  const v = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? b, _ = y && g ? g.about.stage : "none", m = h.data, k = m && p !== null ? m.share.map((T) => T[p]) : null, N = m && u !== null ? m.share[u] : null, P = s.find((T) => T.sha === e.x)?.name ?? "input", E = D(e.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        /* @__PURE__ */ r(H, { path: t.x ? `/input/${t.m}/${t.x}.png` : null, alt: `${M} as the model sees it` }),
+        /* @__PURE__ */ r(B, { path: e.x ? `/input/${e.m}/${e.x}.png` : null, alt: `${P} as the model sees it` }),
         l && /* @__PURE__ */ r(
           Xe,
           {
@@ -1095,32 +1095,32 @@ function Zt({ stages: e }) {
         )
       ] }),
       /* @__PURE__ */ r("figcaption", { children: [
-        /* @__PURE__ */ r("b", { children: M }),
+        /* @__PURE__ */ r("b", { children: P }),
         " ",
         /* @__PURE__ */ r("span", { children: tn(c && l, !!m, k ? "what the cell reads" : "hover: which cells read it") })
       ] })
     ] }),
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        g ? /* @__PURE__ */ r("img", { class: `answer ${g.about.stage} ${y ? "" : "stale"}`, src: g.url, alt: `${g.about.label} of ${g.about.query}`, "data-path": g.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank answer", role: "img", "aria-label": `${t.q}, on its way` }),
-        l && o && /* @__PURE__ */ r(
+        g ? /* @__PURE__ */ r("img", { class: `answer ${g.about.stage} ${y ? "" : "stale"}`, src: g.url, alt: `${g.about.label} of ${g.about.query}`, "data-path": g.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank answer", role: "img", "aria-label": `${e.q}, on its way` }),
+        l && i && /* @__PURE__ */ r(
           Xe,
           {
-            rows: o.coords[0],
-            columns: o.coords[1],
+            rows: i.coords[0],
+            columns: i.coords[1],
             weights: N,
             marked: E,
             onHover: f,
             label: (T) => `cell ${T.join(", ")}`,
-            onPick: (T) => i({ q: ue({ ...j(t.q), node: o.name, coords: T.join(",") }) })
+            onPick: (T) => o({ q: ue({ ...D(e.q), node: i.name, coords: T.join(",") }) })
           }
         ),
-        (_ === "none" || _ === "preview") && !v && /* @__PURE__ */ r(nn, { stages: e })
+        (_ === "none" || _ === "preview") && !v && /* @__PURE__ */ r(nn, { stages: t })
       ] }),
-      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": t.q, children: y && g ? /* @__PURE__ */ r(en, { answer: g.about }) : /* @__PURE__ */ r(U, { children: [
+      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": e.q, children: y && g ? /* @__PURE__ */ r(en, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
         /* @__PURE__ */ r("b", { children: v ? "no answer" : "on its way" }),
         " ",
-        /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(U, { children: [
+        /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(j, { children: [
           "still shown: ",
           /* @__PURE__ */ r("code", { children: g.about.query })
         ] }) })
@@ -1129,88 +1129,88 @@ function Zt({ stages: e }) {
     v && /* @__PURE__ */ r(L, { problem: v })
   ] });
 }
-function en({ answer: { label: e, stage: t, facts: n } }) {
-  return /* @__PURE__ */ r(U, { children: [
-    /* @__PURE__ */ r("b", { children: e }),
+function en({ answer: { label: t, stage: e, facts: n } }) {
+  return /* @__PURE__ */ r(j, { children: [
+    /* @__PURE__ */ r("b", { children: t }),
     " ",
     /* @__PURE__ */ r("span", { children: [
-      n?.gain !== void 0 && t !== "preview" && n.gain > 1.05 && `gain ${n.gain.toFixed(1)} · `,
+      n?.gain !== void 0 && e !== "preview" && n.gain > 1.05 && `gain ${n.gain.toFixed(1)} · `,
       typeof n?.share == "number" && `share up to ${n.share.toFixed(2)} · `,
       n && `${n.seconds.toFixed(2)} s`
     ] })
   ] });
 }
-function tn(e, t, n) {
-  return e ? t ? n : "working out who reads what …" : "";
+function tn(t, e, n) {
+  return t ? e ? n : "working out who reads what …" : "";
 }
-function nn({ stages: e }) {
-  const t = e.final ?? e.preview, n = t ? t.state === "queued" ? "waiting …" : t.state === "working" ? `solving, step ${t.steps}` : "" : "asking …";
+function nn({ stages: t }) {
+  const e = t.final ?? t.preview, n = e ? e.state === "queued" ? "waiting …" : e.state === "working" ? `solving, step ${e.steps}` : "" : "asking …";
   return /* @__PURE__ */ r("div", { class: "progress", role: "status", children: n });
 }
-function Xe(e) {
-  const { rows: t, columns: n } = e;
-  if (!t || !n || t * n > 4096) return null;
-  const i = e.weights ? Math.max(...e.weights, 1e-9) : 1, s = (o) => {
-    const c = o.currentTarget.getBoundingClientRect(), d = Math.min(t - 1, Math.max(0, Math.floor((o.clientY - c.top) / c.height * t))), u = Math.min(n - 1, Math.max(0, Math.floor((o.clientX - c.left) / c.width * n)));
+function Xe(t) {
+  const { rows: e, columns: n } = t;
+  if (!e || !n || e * n > 4096) return null;
+  const o = t.weights ? Math.max(...t.weights, 1e-9) : 1, s = (i) => {
+    const c = i.currentTarget.getBoundingClientRect(), d = Math.min(e - 1, Math.max(0, Math.floor((i.clientY - c.top) / c.height * e))), u = Math.min(n - 1, Math.max(0, Math.floor((i.clientX - c.left) / c.width * n)));
     return [d, u];
   };
   return /* @__PURE__ */ r(
     "svg",
     {
-      class: `cells ${e.onPick ? "pick" : ""}`,
-      viewBox: `0 0 ${n} ${t}`,
+      class: `cells ${t.onPick ? "pick" : ""}`,
+      viewBox: `0 0 ${n} ${e}`,
       preserveAspectRatio: "none",
       "aria-hidden": "true",
-      onPointerMove: (o) => {
-        const [c, d] = s(o);
-        e.onHover(c * n + d);
+      onPointerMove: (i) => {
+        const [c, d] = s(i);
+        t.onHover(c * n + d);
       },
-      onPointerLeave: () => e.onHover(null),
-      onClick: (o) => e.onPick?.(s(o)),
+      onPointerLeave: () => t.onHover(null),
+      onClick: (i) => t.onPick?.(s(i)),
       children: [
-        e.weights?.map((o, c) => {
-          const d = Math.sqrt(o / i);
+        t.weights?.map((i, c) => {
+          const d = Math.sqrt(i / o);
           return /* @__PURE__ */ r("rect", { class: "shade", x: c % n, y: Math.floor(c / n), width: 1, height: 1, "fill-opacity": (1 - d) * 0.82 }, c);
         }),
-        e.marked?.map((o) => {
-          const [c, d] = o.split(",").map(Number);
-          return /* @__PURE__ */ r("rect", { class: "mark", x: d, y: c, width: 1, height: 1 }, o);
+        t.marked?.map((i) => {
+          const [c, d] = i.split(",").map(Number);
+          return /* @__PURE__ */ r("rect", { class: "mark", x: d, y: c, width: 1, height: 1 }, i);
         })
       ]
     }
   );
 }
 function yt() {
-  const { view: e, inputs: t } = C(), n = t.some((i) => i.sha === e.x);
-  return B(n ? `/input/${e.m}/${e.x}.json` : null).data?.tokens ?? void 0;
+  const { view: t, inputs: e } = C(), n = e.some((o) => o.sha === t.x);
+  return U(n ? `/input/${t.m}/${t.x}.json` : null).data?.tokens ?? void 0;
 }
-const le = (e) => e.replace(/\n/g, "↵").trim() || "␣";
-function rn({ stages: e }) {
-  const { view: t } = C(), n = yt(), i = ["final", "preview"].find((u) => e[u]?.state === "done"), s = i ? e[i].facts?.profile : void 0, o = Object.values(e).find((u) => u.state === "failed" && u.error), c = new Set(j(t.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
-  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": i ?? "none", "data-query": t.q, children: [
+const le = (t) => t.replace(/\n/g, "↵").trim() || "␣";
+function rn({ stages: t }) {
+  const { view: e } = C(), n = yt(), o = ["final", "preview"].find((u) => t[u]?.state === "done"), s = o ? t[o].facts?.profile : void 0, i = Object.values(t).find((u) => u.state === "failed" && u.error), c = new Set(D(e.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
+  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": o ?? "none", "data-query": e.q, children: [
     /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: s ? `${(100 * s[a]).toFixed(1)} % of the energy` : "", children: [
       /* @__PURE__ */ r("span", { class: "fill", style: { opacity: s ? 0.75 * (s[a] / d) : 0 } }),
       /* @__PURE__ */ r("b", { children: le(u) }),
       /* @__PURE__ */ r("small", { children: s ? `${(100 * s[a]).toFixed(0)} %` : "…" })
     ] }, a)) }),
-    /* @__PURE__ */ r("p", { class: "note", children: i === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
-    o?.error && /* @__PURE__ */ r(L, { problem: o.error })
+    /* @__PURE__ */ r("p", { class: "note", children: o === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
+    i?.error && /* @__PURE__ */ r(L, { problem: i.error })
   ] });
 }
 function on() {
-  const { view: e, model: t, set: n } = C(), i = yt(), { data: s, problem: o } = B(t ? A("tokens", { ...e, q: t.target }, "json") : null), c = W(t, e.q)?.name ?? j(e.q).node, d = Number(j(e.q).coords.split(";")[0] || 0);
-  if (o) return /* @__PURE__ */ r(L, { problem: o });
-  if (!s || !i) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
+  const { view: t, model: e, set: n } = C(), o = yt(), { data: s, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = W(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
+  if (i) return /* @__PURE__ */ r(L, { problem: i });
+  if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
   const u = s.rows.find((a) => a.node === c);
   return /* @__PURE__ */ r("div", { class: "tokens", children: [
     /* @__PURE__ */ r("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Layer by position", children: /* @__PURE__ */ r("table", { children: [
       /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "col", children: "layer" }),
-        i.map((a, p) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, p))
+        o.map((a, p) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, p))
       ] }) }),
       /* @__PURE__ */ r("tbody", { children: [...s.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: a.node.replace(/^.*?(\d+)(\D*)$/, "$1$2") }) }),
-        i.map((p, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
+        o.map((p, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
           "button",
           {
             type: "button",
@@ -1230,7 +1230,8 @@ function on() {
       /* @__PURE__ */ r("h3", { children: [
         "Going to ",
         /* @__PURE__ */ r("small", { children: [
-          "logit lens at ",
+          u.lens,
+          " at ",
           u.node,
           ", position ",
           d
@@ -1244,7 +1245,10 @@ function on() {
           " %"
         ] })
       ] }, p)) }),
-      /* @__PURE__ */ r("p", { class: "note", children: "The residual state after this layer, read out by the final norm and the unembedding as if the model ended here." })
+      /* @__PURE__ */ r("p", { class: "note", children: [
+        "The residual state after this layer, ",
+        u.lens === "logit lens" ? "read out by the final norm and the unembedding as if the model ended here." : "carried to the end by the matrix of your Jacobian lens, then read out by the final norm and the unembedding."
+      ] })
     ] })
   ] });
 }
@@ -1255,102 +1259,137 @@ const sn = {
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
   single: ["plain", "One number: a target can only scale its picture"]
 };
-function ln({ stages: e }) {
-  const { view: t, model: n, inputs: i } = C(), s = e.trust, o = s?.state === "done" ? s.facts : void 0, [c, d] = sn[o?.verdict ?? ""] ?? ["wait", "Checking …"], u = e.final?.facts, a = i.find((f) => f.sha === o?.other)?.name, p = (f) => o && n?.picture ? A("trust", { ...t, q: o.query }, "png", { part: f }) : null;
+function ln({ stages: t }) {
+  const { view: e, model: n, inputs: o } = C(), s = t.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = sn[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = o.find((f) => f.sha === i?.other)?.name, p = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
   return /* @__PURE__ */ r("aside", { class: `trust ${c}`, "aria-label": "Trust", children: [
     /* @__PURE__ */ r("h2", { children: "Trust" }),
-    /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": o?.verdict ?? "", children: s?.state === "failed" ? "The controls could not be worked out." : d }),
-    o?.verdict === "operating point" && /* @__PURE__ */ r("p", { class: "plain", children: "Random targets give nearly this picture. It shows what the model computes around this input, whatever the feature says." }),
-    o?.verdict === "swapped" && /* @__PURE__ */ r("p", { class: "plain", children: "It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point." }),
+    /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: s?.state === "failed" ? "The controls could not be worked out." : d }),
+    i?.verdict === "operating point" && /* @__PURE__ */ r("p", { class: "plain", children: "Random targets give nearly this picture. It shows what the model computes around this input, whatever the feature says." }),
+    i?.verdict === "swapped" && /* @__PURE__ */ r("p", { class: "plain", children: "It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point." }),
     /* @__PURE__ */ r("dl", { children: [
-      /* @__PURE__ */ r(ye, { name: "random target", value: o?.random, note: o && o.random === null ? "one number" : "near 0 is good", ready: !!o }),
-      /* @__PURE__ */ r(ye, { name: a ? `${a}'s target` : "another input's target", value: o?.swapped, note: o && o.swapped === null ? "no other input" : "low is good", ready: !!o }),
-      /* @__PURE__ */ r(ye, { name: "neighbouring queries", value: o?.neighbours, note: o && o.neighbours === null ? "none" : "low: selective", ready: !!o }),
+      /* @__PURE__ */ r(ye, { name: "random target", value: i?.random, note: i && i.random === null ? "one number" : "near 0 is good", ready: !!i }),
+      /* @__PURE__ */ r(ye, { name: a ? `${a}'s target` : "another input's target", value: i?.swapped, note: i && i.swapped === null ? "no other input" : "low is good", ready: !!i }),
+      /* @__PURE__ */ r(ye, { name: "neighbouring queries", value: i?.neighbours, note: i && i.neighbours === null ? "none" : "low: selective", ready: !!i }),
       /* @__PURE__ */ r("div", { children: [
         /* @__PURE__ */ r("dt", { children: "zero target" }),
-        /* @__PURE__ */ r("dd", { children: o ? o.zero === 0 ? "exactly zero" : `up to ${o.zero?.toExponential(1)}` : "…" })
+        /* @__PURE__ */ r("dd", { children: i ? i.zero === 0 ? "exactly zero" : `up to ${i.zero?.toExponential(1)}` : "…" })
       ] })
     ] }),
     n?.picture && /* @__PURE__ */ r("div", { class: "controls", children: [
-      o?.random !== null && /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(H, { path: p("random"), alt: "What a random target gives" }),
+      i?.random !== null && /* @__PURE__ */ r("figure", { children: [
+        /* @__PURE__ */ r(B, { path: p("random"), alt: "What a random target gives" }),
         /* @__PURE__ */ r("figcaption", { children: "random target" })
       ] }),
-      o?.swapped !== null && /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(H, { path: p("swapped"), alt: "What another input's target gives" }),
+      i?.swapped !== null && /* @__PURE__ */ r("figure", { children: [
+        /* @__PURE__ */ r(B, { path: p("swapped"), alt: "What another input's target gives" }),
         /* @__PURE__ */ r("figcaption", { children: a ? `${a}'s target` : "swapped target" })
       ] })
     ] }),
-    o?.sentence && /* @__PURE__ */ r("p", { class: "sentence", children: o.sentence }),
+    i?.sentence && /* @__PURE__ */ r("p", { class: "sentence", children: i.sentence }),
     /* @__PURE__ */ r("h3", { children: "This answer" }),
     /* @__PURE__ */ r("dl", { class: "small", children: [
       /* @__PURE__ */ r(ne, { name: "cosine with the input", value: u?.cosine?.toFixed(2) }),
       /* @__PURE__ */ r(ne, { name: "residual of the solve", value: u?.residual?.toFixed(3) }),
       /* @__PURE__ */ r(ne, { name: "steps", value: u?.steps !== void 0 ? u.steps === 0 ? "exact" : String(u.steps) : void 0 }),
-      /* @__PURE__ */ r(ne, { name: "numbers asked for", value: o?.numbers?.toLocaleString("en") })
+      /* @__PURE__ */ r(ne, { name: "numbers asked for", value: i?.numbers?.toLocaleString("en") })
+    ] }),
+    n?.kind === "maps" && /* @__PURE__ */ r(an, { id: n.id })
+  ] });
+}
+function an({ id: t }) {
+  const { data: e } = U(`/quality/${t}.json`);
+  if (!e) return null;
+  const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", o = e.nodes.find((i) => i.name === "input"), s = o && (o.unseen.length ? o.unseen[o.unseen.length - 1] : o.seen);
+  return /* @__PURE__ */ r("section", { class: "maps", "aria-label": "These maps", children: [
+    /* @__PURE__ */ r("h3", { children: "These maps" }),
+    e.why && /* @__PURE__ */ r("p", { class: "plain", children: e.why }),
+    o && /* @__PURE__ */ r("p", { class: "plain", "data-missed": s ?? "", children: [
+      "Miss ",
+      n(s),
+      " of the input's energy on ",
+      o.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map",
+      "."
+    ] }),
+    e.nodes.length > 0 && /* @__PURE__ */ r("details", { children: [
+      /* @__PURE__ */ r("summary", { children: "Every node, and advice" }),
+      /* @__PURE__ */ r("table", { children: [
+        /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
+          /* @__PURE__ */ r("th", { scope: "col", children: "node" }),
+          /* @__PURE__ */ r("th", { scope: "col", children: "seen" }),
+          /* @__PURE__ */ r("th", { scope: "col", children: "unseen" }),
+          /* @__PURE__ */ r("th", { scope: "col", children: "lost" })
+        ] }) }),
+        /* @__PURE__ */ r("tbody", { children: e.nodes.map((i) => /* @__PURE__ */ r("tr", { children: [
+          /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: i.name }) }),
+          /* @__PURE__ */ r("td", { children: n(i.seen) }),
+          /* @__PURE__ */ r("td", { children: n(i.unseen[i.unseen.length - 1]) }),
+          /* @__PURE__ */ r("td", { children: n(i.lost) })
+        ] }, i.name)) })
+      ] }),
+      (e.advice.length ? e.advice : ["Nothing stands out."]).map((i) => /* @__PURE__ */ r("p", { class: "plain", children: i }, i))
     ] })
   ] });
 }
-function ye({ name: e, value: t, note: n, ready: i }) {
-  const s = typeof t == "number";
+function ye({ name: t, value: e, note: n, ready: o }) {
+  const s = typeof e == "number";
   return /* @__PURE__ */ r("div", { children: [
-    /* @__PURE__ */ r("dt", { children: e }),
+    /* @__PURE__ */ r("dt", { children: t }),
     /* @__PURE__ */ r("dd", { children: [
-      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${s ? Math.min(1, Math.abs(t)) * 100 : 0}%` } }) }),
-      /* @__PURE__ */ r("b", { children: s ? t.toFixed(2) : i ? "–" : "…" }),
+      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${s ? Math.min(1, Math.abs(e)) * 100 : 0}%` } }) }),
+      /* @__PURE__ */ r("b", { children: s ? e.toFixed(2) : o ? "–" : "…" }),
       " ",
       /* @__PURE__ */ r("small", { children: n })
     ] })
   ] });
 }
-function ne({ name: e, value: t }) {
-  return t === void 0 ? null : /* @__PURE__ */ r("div", { children: [
-    /* @__PURE__ */ r("dt", { children: e }),
-    /* @__PURE__ */ r("dd", { children: t })
+function ne({ name: t, value: e }) {
+  return e === void 0 ? null : /* @__PURE__ */ r("div", { children: [
+    /* @__PURE__ */ r("dt", { children: t }),
+    /* @__PURE__ */ r("dd", { children: e })
   ] });
 }
-const an = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
-function wt({ transport: e, start: t }) {
-  const [n, i] = q([]), [s, o] = q([]), [c, d] = q(() => Je(t)), [u, a] = q(null), [p, f] = q(""), l = He(async () => {
-    const b = await Ce(e, "/api/inputs");
-    return o(b), b;
-  }, [e]);
+const cn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
+function wt({ transport: t, start: e }) {
+  const [n, o] = q([]), [s, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [p, f] = q(""), l = He(async () => {
+    const b = await Ce(t, "/api/inputs");
+    return i(b), b;
+  }, [t]);
   O(() => {
-    Promise.all([Ce(e, "/api/models").then(i), l()]).catch((b) => a(G(b)));
-  }, [e]), O(() => {
-    if (!e.page) return;
+    Promise.all([Ce(t, "/api/models").then(o), l()]).catch((b) => a(G(b)));
+  }, [t]), O(() => {
+    if (!t.page) return;
     const b = () => d(Je(location.hash));
     return addEventListener("hashchange", b), () => removeEventListener("hashchange", b);
-  }, [e]);
+  }, [t]);
   const h = He((b, v = !1) => {
     d((_) => {
       const m = { ..._, ...b };
-      return e.page && history[v ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
+      return t.page && history[v ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
     });
-  }, [e]), g = n.find((b) => b.id === c.m);
+  }, [t]), g = n.find((b) => b.id === c.m);
   O(() => {
     if (!n.length) return;
     const b = n.find((_) => _.id === c.m) ?? (c.m ? void 0 : n[0]);
     if (!b) return;
     const v = {};
-    b.id !== c.m && (v.m = b.id), c.x || (v.x = s.find((_) => _.lenses.includes(b.id))?.sha ?? ""), c.q || (v.q = cn(b)), v.x === "" && delete v.x, Object.keys(v).length && h(v, !0);
+    b.id !== c.m && (v.m = b.id), c.x || (v.x = s.find((_) => _.lenses.includes(b.id))?.sha ?? ""), c.q || (v.q = dn(b)), v.x === "" && delete v.x, Object.keys(v).length && h(v, !0);
   }, [n, s, c.m, c.x, c.q]);
-  const y = Z(() => ({ transport: e, models: n, inputs: s, view: c, model: g, set: h, refresh: l, say: f }), [e, n, s, c, g, h, l]);
+  const y = Z(() => ({ transport: t, models: n, inputs: s, view: c, model: g, set: h, refresh: l, say: f }), [t, n, s, c, g, h, l]);
   return u ? /* @__PURE__ */ r("main", { class: "alone", children: [
     /* @__PURE__ */ r("h1", { children: "sgfi explorer" }),
     /* @__PURE__ */ r(L, { problem: u })
-  ] }) : /* @__PURE__ */ r(_t.Provider, { value: y, children: /* @__PURE__ */ r(dn, { said: p }) });
+  ] }) : /* @__PURE__ */ r(_t.Provider, { value: y, children: /* @__PURE__ */ r(un, { said: p }) });
 }
-function cn(e) {
-  const t = e.nodes[Math.floor(e.nodes.length / 3)] ?? e.nodes[e.nodes.length - 1];
-  return e.text ? `${t.name}@1` : t.name;
+function dn(t) {
+  const e = t.nodes[Math.floor(t.nodes.length / 3)] ?? t.nodes[t.nodes.length - 1];
+  return t.text ? `${e.name}@1` : e.name;
 }
-function dn({ said: e }) {
-  const t = C(), { view: n, model: i, set: s, inputs: o } = t, [c, d] = q(!1), [u, a] = q(!1), [p, f] = q(!1), l = fe(null), h = o.some((v) => v.sha === n.x), g = i && h && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
-  fn(t, { open: () => d((v) => !v), help: () => a((v) => !v), take: () => f((v) => !v), query: () => {
+function un({ said: t }) {
+  const e = C(), { view: n, model: o, set: s, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [p, f] = q(!1), l = fe(null), h = i.some((v) => v.sha === n.x), g = o && h && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
+  mn(e, { open: () => d((v) => !v), help: () => a((v) => !v), take: () => f((v) => !v), query: () => {
     l.current?.focus(), l.current?.select();
   } });
-  const b = W(i, n.q);
+  const b = W(o, n.q);
   return /* @__PURE__ */ r("div", { class: "workbench", children: [
     /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (v) => {
       v.preventDefault(), document.getElementById("result")?.focus();
@@ -1358,24 +1397,24 @@ function dn({ said: e }) {
     /* @__PURE__ */ r("header", { children: [
       /* @__PURE__ */ r("h1", { children: "sgfi" }),
       /* @__PURE__ */ r("button", { type: "button", class: "where", "aria-expanded": c, onClick: () => d(!c), children: [
-        /* @__PURE__ */ r("b", { children: i?.title ?? "model" }),
+        /* @__PURE__ */ r("b", { children: o?.title ?? "model" }),
         " ",
-        /* @__PURE__ */ r("span", { children: o.find((v) => v.sha === n.x)?.name ?? "input" })
+        /* @__PURE__ */ r("span", { children: i.find((v) => v.sha === n.x)?.name ?? "input" })
       ] }),
-      /* @__PURE__ */ r(hn, { box: l }),
+      /* @__PURE__ */ r(pn, { box: l }),
       /* @__PURE__ */ r("div", { class: "switches", children: [
         /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => s({ s: !n.s }), children: "share" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => s({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
-        /* @__PURE__ */ r(pn, {}),
+        /* @__PURE__ */ r(_n, {}),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": p, title: "Export what is shown (e)", onClick: () => f(!p), children: "export" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": u, title: "Keyboard (?)", onClick: () => a(!u), children: "?" })
       ] })
     ] }),
-    u && /* @__PURE__ */ r(_n, {}),
+    u && /* @__PURE__ */ r(fn, {}),
     p && /* @__PURE__ */ r(Ft, {}),
     c && /* @__PURE__ */ r(Qt, { close: () => d(!1) }),
-    n.m && t.models.length > 0 && !i && /* @__PURE__ */ r(L, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
-    n.x && o.length > 0 && !h && /* @__PURE__ */ r(L, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
+    n.m && e.models.length > 0 && !o && /* @__PURE__ */ r(L, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
+    n.x && i.length > 0 && !h && /* @__PURE__ */ r(L, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
     /* @__PURE__ */ r("div", { class: "columns", children: [
       /* @__PURE__ */ r(Vt, {}),
       /* @__PURE__ */ r("main", { id: "result", tabIndex: -1, children: [
@@ -1387,19 +1426,19 @@ function dn({ said: e }) {
             vt(b)
           ] })
         ] }),
-        i?.picture && h && /* @__PURE__ */ r(Zt, { stages: y }),
-        i?.text && h && /* @__PURE__ */ r(rn, { stages: y }),
-        h && /* @__PURE__ */ r(un, {})
+        o?.picture && h && /* @__PURE__ */ r(Zt, { stages: y }),
+        o?.text && h && /* @__PURE__ */ r(rn, { stages: y }),
+        h && /* @__PURE__ */ r(hn, {})
       ] }),
       /* @__PURE__ */ r(ln, { stages: y })
     ] }),
-    /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: e })
+    /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: t })
   ] });
 }
-function un() {
-  const { view: e, set: t, model: n } = C(), i = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = i.find((o) => o === e.v) ?? i[0];
+function hn() {
+  const { view: t, set: e, model: n } = C(), o = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = o.find((i) => i === t.v) ?? o[0];
   return /* @__PURE__ */ r("section", { class: "tabs", children: [
-    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: i.map((o) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${o}`, "aria-selected": s === o, "aria-controls": "tab-body", onClick: () => t({ v: o }), children: an[o] }, o)) }),
+    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: cn[i] }, i)) }),
     /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${s}`, children: [
       n && s === "grid" && /* @__PURE__ */ r(Wt, {}),
       n && s === "compare" && /* @__PURE__ */ r(It, {}),
@@ -1408,24 +1447,24 @@ function un() {
     ] })
   ] });
 }
-function hn({ box: e }) {
-  const { view: t, set: n } = C(), [i, s] = q(t.q);
-  return O(() => s(t.q), [t.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (o) => {
-    o.preventDefault(), n({ q: i.trim() }), e.current?.blur();
+function pn({ box: t }) {
+  const { view: e, set: n } = C(), [o, s] = q(e.q);
+  return O(() => s(e.q), [e.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
+    i.preventDefault(), n({ q: o.trim() }), t.current?.blur();
   }, children: [
     /* @__PURE__ */ r("label", { children: [
       /* @__PURE__ */ r("span", { class: "hidden", children: "Query" }),
       /* @__PURE__ */ r(
         "input",
         {
-          ref: e,
-          value: i,
+          ref: t,
+          value: o,
           spellcheck: !1,
           autocomplete: "off",
           placeholder: "layer3.1.add:17@2,3",
-          onInput: (o) => s(o.currentTarget.value),
-          onKeyDown: (o) => {
-            o.key === "Escape" && (s(t.q), o.currentTarget.blur());
+          onInput: (i) => s(i.currentTarget.value),
+          onKeyDown: (i) => {
+            i.key === "Escape" && (s(e.q), i.currentTarget.blur());
           }
         }
       )
@@ -1433,19 +1472,19 @@ function hn({ box: e }) {
     /* @__PURE__ */ r("button", { type: "submit", children: "Ask" })
   ] });
 }
-function pn() {
-  const { transport: e, say: t } = C();
-  if (!e.page) return null;
+function _n() {
+  const { transport: t, say: e } = C();
+  if (!t.page) return null;
   const n = async () => {
     try {
-      await navigator.clipboard.writeText(location.href), t("Link copied");
+      await navigator.clipboard.writeText(location.href), e("Link copied");
     } catch {
-      t("Copy the address of this page");
+      e("Copy the address of this page");
     }
   };
   return /* @__PURE__ */ r("button", { type: "button", onClick: () => void n(), title: "Copy the link to exactly this view", children: "link" });
 }
-function _n() {
+function fn() {
   return /* @__PURE__ */ r("section", { class: "help", "aria-label": "Keyboard", children: [
     /* @__PURE__ */ r("dl", { children: [
       ["↑ ↓", "shallower, deeper tensor"],
@@ -1458,10 +1497,10 @@ function _n() {
       ["g c d", "grid, compare, decide"],
       ["e", "export"],
       ["?", "this list"]
-    ].map(([t, n]) => /* @__PURE__ */ r("div", { children: [
-      /* @__PURE__ */ r("dt", { children: /* @__PURE__ */ r("kbd", { children: t }) }),
+    ].map(([e, n]) => /* @__PURE__ */ r("div", { children: [
+      /* @__PURE__ */ r("dt", { children: /* @__PURE__ */ r("kbd", { children: e }) }),
       /* @__PURE__ */ r("dd", { children: n })
-    ] }, t)) }),
+    ] }, e)) }),
     /* @__PURE__ */ r("p", { children: [
       "A query is ",
       /* @__PURE__ */ r("code", { children: "tensor[:channels][@cells]" }),
@@ -1471,13 +1510,13 @@ function _n() {
     ] })
   ] });
 }
-function fn(e, t) {
-  const n = fe({ session: e, act: t });
-  n.current = { session: e, act: t }, O(() => {
-    if (!e.transport.page) return;
-    const i = (s) => {
-      const o = s.target;
-      if (s.ctrlKey || s.metaKey || s.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(o.tagName)) return;
+function mn(t, e) {
+  const n = fe({ session: t, act: e });
+  n.current = { session: t, act: e }, O(() => {
+    if (!t.transport.page) return;
+    const o = (s) => {
+      const i = s.target;
+      if (s.ctrlKey || s.metaKey || s.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
       const { session: { view: c, model: d, set: u, inputs: a }, act: p } = n.current, f = W(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
       if (d && f && (s.key === "ArrowUp" || s.key === "ArrowDown")) {
         const h = d.nodes[d.nodes.indexOf(f) + l];
@@ -1496,21 +1535,21 @@ function fn(e, t) {
       else return;
       s.preventDefault();
     };
-    return addEventListener("keydown", i), () => removeEventListener("keydown", i);
-  }, [e.transport]);
+    return addEventListener("keydown", o), () => removeEventListener("keydown", o);
+  }, [t.transport]);
 }
 const Ye = typeof document > "u" ? null : document.getElementById("sgfi-explorer");
 if (Ye) {
-  const e = new URLSearchParams(location.search).get("token") ?? "";
-  $e(/* @__PURE__ */ r(wt, { transport: new Et(e), start: location.hash }), Ye);
+  const t = new URLSearchParams(location.search).get("token") ?? "";
+  $e(/* @__PURE__ */ r(wt, { transport: new Et(t), start: location.hash }), Ye);
 }
-function mn({ model: e, el: t }) {
-  const n = new Rt(e);
-  return t.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(wt, { transport: n, start: e.get("start") }), t), () => {
-    $e(null, t), n.close();
+function gn({ model: t, el: e }) {
+  const n = new Rt(t);
+  return e.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(wt, { transport: n, start: t.get("start") }), e), () => {
+    $e(null, e), n.close();
   };
 }
-const gn = { render: mn };
+const bn = { render: gn };
 export {
-  gn as default
+  bn as default
 };
