@@ -11,6 +11,8 @@ interface Unit {
 }
 
 const MORE = 24;
+/** Thumbnails that are asked for at once: a server takes a bounded number of questions. */
+const TOGETHER = 64;
 const NOTHING: ReadonlySet<string> = new Set();
 
 export function Grid() {
@@ -37,9 +39,9 @@ export function Grid() {
   const shown = selectivity ? [...first].sort((a, b) => (selectivity[b.query] ?? 0) - (selectivity[a.query] ?? 0)) : first;
   const value = (unit: Unit) => (view.sort === "selectivity" ? selectivity?.[unit.query] : view.sort === "contribution" ? data?.contribution?.[unit.index] : data?.activation[unit.index]);
   const most = Math.max(...shown.map((unit) => Math.abs(value(unit) ?? 0)), 1e-9);
-  const tile = (unit: Unit, pinned: boolean) => (
+  const tile = (unit: Unit, pinned: boolean, place = 0) => (
     <Tile
-      key={unit.query} unit={unit} pinned={pinned} score={value(unit)} most={most} now={unit.query === view.q}
+      key={unit.query} unit={unit} pinned={pinned} asked={place < ready.length + TOGETHER} score={value(unit)} most={most} now={unit.query === view.q}
       ended={() => note(unit.query)}
     />
   );
@@ -68,7 +70,7 @@ export function Grid() {
           <ul class="tiles" aria-label="Pinned">{pins.map((unit) => tile(unit, true))}</ul>
         </>
       )}
-      <ul class="tiles" aria-label={`${by} of ${node.name}`}>{shown.map((unit) => tile(unit, false))}</ul>
+      <ul class="tiles" aria-label={`${by} of ${node.name}`}>{shown.map((unit, place) => tile(unit, false, place))}</ul>
       {shown.length < units.length && (
         <button type="button" class="more" onClick={() => set({ n: Math.min(units.length, view.n + MORE) }, true)}>{MORE} more</button>
       )}
@@ -88,10 +90,11 @@ function ordered(units: Unit[], score: number[] | undefined): Unit[] {
   return score ? [...units].sort((a, b) => score[b.index] - score[a.index] || a.index - b.index) : units;
 }
 
-function Tile(props: { unit: Unit; pinned: boolean; score: number | undefined; most: number; now: boolean; ended(): void }) {
+function Tile(props: { unit: Unit; pinned: boolean; asked: boolean; score: number | undefined; most: number; now: boolean; ended(): void }) {
   const { view, model, set } = useSession();
   const { unit } = props;
-  const stages = useLive({ lens: view.m, input: view.x, query: unit.query, stages: model?.picture ? ["preview", "final"] : ["final"], background: true });
+  const kinds = model?.picture ? ["preview", "final"] : ["final"];
+  const stages = useLive(props.asked ? { lens: view.m, input: view.x, query: unit.query, stages: kinds, background: true } : null);
   const { state, facts, error } = stages.final ?? {};
   const best = state === "done" ? "final" : stages.preview?.state === "done" ? "preview" : "";
   const path = best && model?.picture ? address("inverse", { ...view, q: unit.query }, "png", { stage: best, ...(view.w === "signed" ? { view: "signed" } : {}) }) : null;

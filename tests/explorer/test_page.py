@@ -166,7 +166,7 @@ def language(folder: Path, tmp_path: Path) -> Iterator[Running]:
 
     lens = natural_lens(load_model(f"hf:{folder}", size=6))
     matrices = tmp_path / "carried.safetensors"
-    save_file({"1": torch.eye(lens.estimator.node().channels)}, matrices)
+    save_file({"4": torch.eye(lens.estimator.node().channels)}, matrices)  # of the last layer, the first row
     workspace = Workspace(Store(tmp_path / "store"), [lens], jacobian_lens=matrices)
     workspace.add(" ".join(WORDS[:6]).encode(), "words", "text")
     site = Site(workspace)

@@ -91,8 +91,11 @@ def test_scores_groups_and_selectivity(site: Site) -> None:
     groups = json.loads(reply(site, f"/decide/{name}/{sha}/two.json").body)
     assert {row["kind"] for row in groups["rows"]} == {"positive", "negative", "matched", "random"}
     assert reply(site, f"/likeness/{name}/{sha}/two:0|two:1.json").status == 400  # not asked for yet
+    swept = json.loads(reply(site, f"/sweep/{name}/{sha}/two:0|two:1.json").body)["answers"]
     for channel in range(2):
-        reply(site, f"/inverse/{name}/{sha}/two:{channel}.json")
+        alone = json.loads(reply(site, f"/inverse/{name}/{sha}/two:{channel}.json").body)
+        assert swept[channel].items() <= alone.items() and alone["query"] == f"two:{channel}"
+    assert reply(site, f"/sweep/{name}/{sha}/{'|'.join(['two:0'] * 300)}.json").status == 400
     alike = json.loads(reply(site, f"/likeness/{name}/{sha}/two:0|two:1.json").body)["selectivity"]
     assert set(alike) == {"two:0", "two:1"} and len(set(alike.values())) == 1
 
@@ -228,7 +231,7 @@ def carried_to_the_end(site: Site, opened: Lens, sha: str, plain: list[dict]) ->
     assert [row[0] for row in rows[0]["odds"]] == pytest.approx(expected.tolist(), abs=1e-4)
     for wrong in ({"99": matrix}, {"1": matrix[:2]}, {"elsewhere": matrix}):
         save_file(wrong, file)
-        with pytest.raises(sgfi.SgfiError, match="layer of this model|finite matrices"):
+        with pytest.raises(sgfi.SgfiError, match=r"layer of this model|finite matrices"):
             reply(site, path)
 
 

@@ -114,7 +114,6 @@ def command_lines(lens: Lens, entry: Input, question: Question, query: str, link
         size = f" --size {lens.source['size']}" if lens.source.get("size") else ""
         weights = lens.source.get("weights")
         chosen = f" --weights {quote(str(weights))}" if weights not in (None, "pretrained") else ""
-        lines += [
-            f"sgfi look {quote(source)} {given} --query {quote(query)}{size}{chosen} --no-share --out answer.safetensors"
-        ]
+        settings = f"{size}{chosen} --no-share --out answer.safetensors"
+        lines += [f"sgfi look {quote(source)} {given} --query {quote(query)}{settings}"]
     return "\n".join(lines) + "\n"

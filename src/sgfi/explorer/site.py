@@ -8,6 +8,7 @@
 ``/input/<lens>/<input>.png|json``                    an input as the model sees it; a text's tokens
 ``/inverse/<lens>/<input>/<query>.png|json|safetensors``   ``?stage=preview|raw|first|final|share``
 ``/export/<lens>/<input>/<query>.svg|html|py|sh``     what is shown, to take away
+``/sweep/<lens>/<input>/<query>|<query>....json``     numbers about many answers, when all are there
 ``/likeness/<lens>/<input>/<query>|<query>....json``  selectivity among known answers
 ``/trust|scores|reads|decide|tokens/<lens>/<input>/<query>.json``  the other stages; trust has pictures too
 ====================================================  =======================================================
@@ -35,8 +36,8 @@ from sgfi.explorer.workspace import Question, Workspace
 
 FOREVER = "private, max-age=31536000, immutable"
 TYPES = {"json": "application/json", "png": "image/png", "safetensors": "application/octet-stream"}
-MOST_ALIKE = 256
-"""Answers that are compared with each other."""
+MOST_TOGETHER = 256
+"""Answers that are asked for, or compared with each other, at once."""
 Params = Mapping[str, str]
 
 
@@ -139,6 +140,8 @@ class Site:
             return Ticket.done(self._input(parts[1], *_suffixed(parts[2])))
         if parts[0] == "export" and len(parts) == 4:
             return self._export(parts[1], parts[2], *_suffixed(parts[3]), params)
+        if parts[0] == "sweep" and len(parts) == 4:
+            return self._sweep(parts[1], parts[2], _suffixed(parts[3])[0].split("|"), params.get("stage", "final"))
         if parts[0] == "likeness" and len(parts) == 4:
             return Ticket.done(json_reply(self._likeness(parts[1], parts[2], _suffixed(parts[3])[0].split("|"))))
         if len(parts) == 4 and (parts[0] == "inverse" or parts[0] in STAGES):
@@ -208,9 +211,21 @@ class Site:
 
         return together([self.ask(question), self.ask(checks)]).chained(composed)
 
+    def _sweep(self, lens: str, sha: str, queries: list[str], stage: str) -> Ticket:
+        """Facts of many answers, in the order of their queries; they stand in the queue like thumbnails."""
+        if len(queries) > MOST_TOGETHER or stage not in INVERSES:
+            raise QueryError(
+                f"at most {MOST_TOGETHER} queries at a stage among {', '.join(INVERSES)}",
+                f"{len(queries)} at {stage[:20]!r}",
+                "Ask for fewer at once.",
+            )
+        questions = [self.workspace.question(lens, sha, query, stage) for query in queries]
+        asked = together([self.ask(question, background=True) for question in questions])
+        return asked.chained(lambda made: json_reply({"answers": [dict(each.facts) for each in made]}))
+
     def _likeness(self, lens: str, sha: str, queries: list[str]) -> dict[str, Any]:
         """Selectivity among answers that are known: one minus the mean absolute cosine with the others."""
-        questions = [self.workspace.question(lens, sha, query, "final") for query in queries[:MOST_ALIKE]]
+        questions = [self.workspace.question(lens, sha, query, "final") for query in queries[:MOST_TOGETHER]]
         known = {question.query: self.workspace.store.get(question.key) for question in questions}
         values = {query: made.tensors["value"].flatten() for query, made in known.items() if made is not None}
         if len(values) < 2:

@@ -1,4 +1,4 @@
-var he, x, Ze, H, Ae, et, tt, me, re, V, nt, Se, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
+var he, k, Ze, B, Ae, et, tt, me, re, V, nt, Se, we, ke, rt, ae = {}, ce = [], kt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
 function R(t, e) {
   for (var n in e) t[n] = e[n];
   return t;
@@ -6,7 +6,7 @@ function R(t, e) {
 function Te(t) {
   t && t.parentNode && t.parentNode.removeChild(t);
 }
-function kt(t, e, n) {
+function xt(t, e, n) {
   var o, s, i, c = {};
   for (i in e) i == "key" ? o = e[i] : i == "ref" ? s = e[i] : c[i] = e[i];
   if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof t == "function" && t.defaultProps != null) for (i in t.defaultProps) c[i] === void 0 && (c[i] = t.defaultProps[i]);
@@ -14,7 +14,7 @@ function kt(t, e, n) {
 }
 function ie(t, e, n, o, s) {
   var i = { type: t, props: e, key: n, ref: o, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Ze, __i: -1, __u: 0 };
-  return s == null && x.vnode != null && x.vnode(i), i;
+  return s == null && k.vnode != null && k.vnode(i), i;
 }
 function j(t) {
   return t.children;
@@ -22,15 +22,15 @@ function j(t) {
 function oe(t, e) {
   this.props = t, this.context = e;
 }
-function F(t, e) {
-  if (e == null) return t.__ ? F(t.__, t.__i + 1) : null;
+function W(t, e) {
+  if (e == null) return t.__ ? W(t.__, t.__i + 1) : null;
   for (var n; e < t.__k.length; e++) if ((n = t.__k[e]) != null && n.__e != null) return n.__e;
-  return typeof t.type == "function" ? F(t) : null;
+  return typeof t.type == "function" ? W(t) : null;
 }
 function $t(t) {
   if (t.__P && t.__d) {
     var e = t.__v, n = e.__e, o = [], s = [], i = R({}, e);
-    i.__v = e.__v + 1, x.vnode && x.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, o, n ?? F(e), !!(32 & e.__u), s), i.__v = e.__v, i.__.__k[i.__i] = i, at(o, i, s), e.__e = e.__ = null, i.__e != n && it(i);
+    i.__v = e.__v + 1, k.vnode && k.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, o, n ?? W(e), !!(32 & e.__u), s), i.__v = e.__v, i.__.__k[i.__i] = i, at(o, i, s), e.__e = e.__ = null, i.__e != n && it(i);
   }
 }
 function it(t) {
@@ -38,25 +38,25 @@ function it(t) {
     if (e != null && e.__e != null) return t.__e = t.__c.base = e.__e;
   }), it(t);
 }
-function ke(t) {
-  (!t.__d && (t.__d = !0) && H.push(t) && !de.__r++ || Ae != x.debounceRendering) && ((Ae = x.debounceRendering) || et)(de);
+function xe(t) {
+  (!t.__d && (t.__d = !0) && B.push(t) && !de.__r++ || Ae != k.debounceRendering) && ((Ae = k.debounceRendering) || et)(de);
 }
 function de() {
   try {
-    for (var t, e = 1; H.length; ) H.length > e && H.sort(tt), t = H.shift(), e = H.length, $t(t);
+    for (var t, e = 1; B.length; ) B.length > e && B.sort(tt), t = B.shift(), e = B.length, $t(t);
   } finally {
-    H.length = de.__r = 0;
+    B.length = de.__r = 0;
   }
 }
-function ot(t, e, n, o, s, i, c, d, u, a, p) {
-  var f, l, h, g, y, b, v = o && o.__k || ce, _ = e.length;
-  for (u = qt(n, e, v, u, _), f = 0; f < _; f++) (h = n.__k[f]) != null && (l = h.__i != -1 && v[h.__i] || ae, h.__i = f, b = Me(t, h, l, s, i, c, d, u, a, p), g = h.__e, h.ref && l.ref != h.ref && (l.ref && Pe(l.ref, null, h), p.push(h.ref, h.__c || g, h)), y == null && g != null && (y = g), 4 & h.__u ? (u = st(h, u, t), l.__e && (l.__e = null)) : typeof h.type == "function" && b !== void 0 ? u = b : g && (u = g.nextSibling), h.__u &= -7);
+function ot(t, e, n, o, s, i, c, d, u, a, h) {
+  var f, l, p, g, y, v, b = o && o.__k || ce, _ = e.length;
+  for (u = qt(n, e, b, u, _), f = 0; f < _; f++) (p = n.__k[f]) != null && (l = p.__i != -1 && b[p.__i] || ae, p.__i = f, v = Me(t, p, l, s, i, c, d, u, a, h), g = p.__e, p.ref && l.ref != p.ref && (l.ref && Pe(l.ref, null, p), h.push(p.ref, p.__c || g, p)), y == null && g != null && (y = g), 4 & p.__u ? (u = st(p, u, t), l.__e && (l.__e = null)) : typeof p.type == "function" && v !== void 0 ? u = v : g && (u = g.nextSibling), p.__u &= -7);
   return n.__e = y, u;
 }
 function qt(t, e, n, o, s) {
-  var i, c, d, u, a, p = n.length, f = p, l = 0;
-  for (t.__k = new Array(s), i = 0; i < s; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > p ? l-- : s < p && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
-  if (f) for (i = 0; i < p; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = F(d)), dt(d, d));
+  var i, c, d, u, a, h = n.length, f = h, l = 0;
+  for (t.__k = new Array(s), i = 0; i < s; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > h ? l-- : s < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
+  if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = W(d)), dt(d, d));
   return o;
 }
 function st(t, e, n) {
@@ -65,22 +65,22 @@ function st(t, e, n) {
     for (o = t.__k, s = 0; o && s < o.length; s++) o[s] && (o[s].__ = t, e = st(o[s], e, n));
     return e;
   }
-  t.__e != e && (e && t.type && !e.parentNode && (e = F(t)), e = n.insertBefore(t.__e, e || null));
+  t.__e != e && (e && t.type && !e.parentNode && (e = W(t)), e = n.insertBefore(t.__e, e || null));
   do
     e = e && e.nextSibling;
   while (e != null && e.nodeType == 8);
   return e;
 }
 function Ct(t, e, n, o) {
-  var s, i, c, d = t.key, u = t.type, a = e[n], p = a != null && (2 & a.__u) == 0;
-  if (a === null && d == null || p && d == a.key && u == a.type) return n;
-  if (o > (p ? 1 : 0)) {
+  var s, i, c, d = t.key, u = t.type, a = e[n], h = a != null && (2 & a.__u) == 0;
+  if (a === null && d == null || h && d == a.key && u == a.type) return n;
+  if (o > (h ? 1 : 0)) {
     for (s = n - 1, i = n + 1; s >= 0 || i < e.length; ) if ((a = e[c = s >= 0 ? s-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
   }
   return -1;
 }
 function Ne(t, e, n) {
-  e[0] == "-" ? t.setProperty(e, n ?? "") : t[e] = n == null ? "" : typeof n != "number" || xt.test(e) ? n : n + "px";
+  e[0] == "-" ? t.setProperty(e, n ?? "") : t[e] = n == null ? "" : typeof n != "number" || kt.test(e) ? n : n + "px";
 }
 function te(t, e, n, o, s) {
   var i, c;
@@ -89,7 +89,7 @@ function te(t, e, n, o, s) {
     if (typeof o == "string" && (t.style.cssText = o = ""), o) for (e in o) n && e in n || Ne(t.style, e, "");
     if (n) for (e in n) o && n[e] == o[e] || Ne(t.style, e, n[e]);
   }
-  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? o ? n[V] = o[V] : (n[V] = Se, t.addEventListener(e, i ? xe : we, i)) : t.removeEventListener(e, i ? xe : we, i);
+  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? o ? n[V] = o[V] : (n[V] = Se, t.addEventListener(e, i ? ke : we, i)) : t.removeEventListener(e, i ? ke : we, i);
   else {
     if (s == "http://www.w3.org/2000/svg") e = e.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
     else if (e != "width" && e != "height" && e != "href" && e != "list" && e != "form" && e != "tabIndex" && e != "download" && e != "rowSpan" && e != "colSpan" && e != "role" && e != "popover" && e in t) try {
@@ -106,58 +106,58 @@ function Oe(t) {
       var n = this.l[e.type + t];
       if (e[re] == null) e[re] = Se++;
       else if (e[re] < n[V]) return;
-      return n(x.event ? x.event(e) : e);
+      return n(k.event ? k.event(e) : e);
     }
   };
 }
 function Me(t, e, n, o, s, i, c, d, u, a) {
-  var p, f, l, h, g, y, b, v, _, m, k, N, P, E, T, w, M = e.type;
+  var h, f, l, p, g, y, v, b, _, m, x, N, P, L, T, w, M = e.type;
   if (e.constructor !== void 0) return null;
-  128 & n.__u && (u = !!(32 & n.__u), i = [d = e.__e = n.__e]), (p = x.__b) && p(e);
+  128 & n.__u && (u = !!(32 & n.__u), i = [d = e.__e = n.__e]), (h = k.__b) && h(e);
   e: if (typeof M == "function") {
     f = c.length;
     try {
-      if (_ = e.props, m = M.prototype && M.prototype.render, k = (p = M.contextType) && o[p.__c], N = p ? k ? k.props.value : p.__ : o, n.__c ? v = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new oe(_, N), l.constructor = M, l.render = Tt), k && k.sub(l), l.state || (l.state = {}), l.__n = o, h = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, h) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
+      if (_ = e.props, m = M.prototype && M.prototype.render, x = (h = M.contextType) && o[h.__c], N = h ? x ? x.props.value : h.__ : o, n.__c ? b = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new oe(_, N), l.constructor = M, l.render = Tt), x && x.sub(l), l.state || (l.state = {}), l.__n = o, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
         if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), e.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
-          e.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), e.__e = n.__e, e.__k = n.__k, e.__k.some(function(z) {
-            z && (z.__ = e);
-          }), ce.push.apply(l.__h, l._sb), l._sb = [], l.__h.length && c.push(l), d = F(n);
+          e.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), e.__e = n.__e, e.__k = n.__k, e.__k.some(function(I) {
+            I && (I.__ = e);
+          }), ce.push.apply(l.__h, l._sb), l._sb = [], l.__h.length && c.push(l), d = W(n);
           break e;
         }
         l.componentWillUpdate != null && l.componentWillUpdate(_, l.__s, N), m && l.componentDidUpdate != null && l.__h.push(function() {
-          l.componentDidUpdate(g, y, b);
+          l.componentDidUpdate(g, y, v);
         });
       }
-      if (l.context = N, l.props = _, l.__P = t, l.__e = !1, P = x.__r, E = 0, m) l.state = l.__s, l.__d = !1, P && P(e), p = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
+      if (l.context = N, l.props = _, l.__P = t, l.__e = !1, P = k.__r, L = 0, m) l.state = l.__s, l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
       else do
-        l.__d = !1, P && P(e), p = l.render(l.props, l.state, l.context), l.state = l.__s;
-      while (l.__d && ++E < 25);
-      l.state = l.__s, l.getChildContext != null && (o = R(R({}, o), l.getChildContext())), m && !h && l.getSnapshotBeforeUpdate != null && (b = l.getSnapshotBeforeUpdate(g, y)), T = p != null && p.type === j && p.key == null ? ct(p.props.children) : p, d = ot(t, pe(T) ? T : [T], e, n, o, s, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), v && (l.__E = l.__ = null);
-    } catch (z) {
+        l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), l.state = l.__s;
+      while (l.__d && ++L < 25);
+      l.state = l.__s, l.getChildContext != null && (o = R(R({}, o), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = ot(t, pe(T) ? T : [T], e, n, o, s, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
+    } catch (I) {
       if (c.length = f, e.__v = null, u || i != null) {
-        if (z.then) {
+        if (I.then) {
           for (e.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
           i != null && (i[i.indexOf(d)] = null), e.__e = d;
         } else if (i != null) for (w = i.length; w--; ) Te(i[w]);
       } else e.__e = n.__e;
-      e.__k == null && (e.__k = n.__k || []), z.then || lt(e), x.__e(z, e, n);
+      e.__k == null && (e.__k = n.__k || []), I.then || lt(e), k.__e(I, e, n);
     }
   } else i == null && e.__v == n.__v ? (e.__k = n.__k, e.__e = n.__e) : d = e.__e = St(n.__e, e, n, o, s, i, c, u, a);
-  return (p = x.diffed) && p(e), 128 & e.__u ? void 0 : d;
+  return (h = k.diffed) && h(e), 128 & e.__u ? void 0 : d;
 }
 function lt(t) {
   t && (t.__c && (t.__c.__e = !0), t.__k && t.__k.some(lt));
 }
 function at(t, e, n) {
   for (var o = 0; o < n.length; o++) Pe(n[o], n[++o], n[++o]);
-  x.__c && x.__c(e, t), t.some(function(s) {
+  k.__c && k.__c(e, t), t.some(function(s) {
     try {
       t = s.__h, s.__h = [], t.some(function(i) {
         i.call(s);
       });
     } catch (i) {
-      x.__e(i, s.__v);
+      k.__e(i, s.__v);
     }
   });
 }
@@ -165,25 +165,25 @@ function ct(t) {
   return typeof t != "object" || t == null || t.__b > 0 ? t : pe(t) ? t.map(ct) : t.constructor !== void 0 ? null : R({}, t);
 }
 function St(t, e, n, o, s, i, c, d, u) {
-  var a, p, f, l, h, g, y, b = n.props || ae, v = e.props, _ = e.type;
+  var a, h, f, l, p, g, y, v = n.props || ae, b = e.props, _ = e.type;
   if (_ == "svg" ? s = "http://www.w3.org/2000/svg" : _ == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), i != null) {
-    for (a = 0; a < i.length; a++) if ((h = i[a]) && "setAttribute" in h == !!_ && (_ ? h.localName == _ : h.nodeType == 3)) {
-      t = h, i[a] = null;
+    for (a = 0; a < i.length; a++) if ((p = i[a]) && "setAttribute" in p == !!_ && (_ ? p.localName == _ : p.nodeType == 3)) {
+      t = p, i[a] = null;
       break;
     }
   }
   if (t == null) {
-    if (_ == null) return document.createTextNode(v);
-    t = document.createElementNS(s, _, v.is && v), d && (x.__m && x.__m(e, i), d = !1), i = null;
+    if (_ == null) return document.createTextNode(b);
+    t = document.createElementNS(s, _, b.is && b), d && (k.__m && k.__m(e, i), d = !1), i = null;
   }
-  if (_ == null) b === v || d && t.data == v || (t.data = v);
+  if (_ == null) v === b || d && t.data == b || (t.data = b);
   else {
-    if (i = _ == "textarea" && v.defaultValue != null ? null : i && he.call(t.childNodes), !d && i != null) for (b = {}, a = 0; a < t.attributes.length; a++) b[(h = t.attributes[a]).name] = h.value;
-    for (a in b) h = b[a], a == "dangerouslySetInnerHTML" ? f = h : a == "children" || a in v || a == "value" && "defaultValue" in v || a == "checked" && "defaultChecked" in v || te(t, a, null, h, s);
-    for (a in v) h = v[a], a == "children" ? l = h : a == "dangerouslySetInnerHTML" ? p = h : a == "value" ? g = h : a == "checked" ? y = h : d && typeof h != "function" || b[a] === h || te(t, a, h, b[a], s);
-    if (p) d || f && (p.__html == f.__html || p.__html == t.innerHTML) || (t.innerHTML = p.__html), e.__k = [];
-    else if (f && (t.innerHTML = ""), ot(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, o, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && F(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
-    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != b[a]) && te(t, a, g, b[a], s), a = "checked", y != null && y != t[a] && te(t, a, y, b[a], s));
+    if (i = _ == "textarea" && b.defaultValue != null ? null : i && he.call(t.childNodes), !d && i != null) for (v = {}, a = 0; a < t.attributes.length; a++) v[(p = t.attributes[a]).name] = p.value;
+    for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(t, a, null, p, s);
+    for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(t, a, p, v[a], s);
+    if (h) d || f && (h.__html == f.__html || h.__html == t.innerHTML) || (t.innerHTML = h.__html), e.__k = [];
+    else if (f && (t.innerHTML = ""), ot(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, o, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
+    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(t, a, g, v[a], s), a = "checked", y != null && y != t[a] && te(t, a, y, v[a], s));
   }
   return t;
 }
@@ -194,16 +194,16 @@ function Pe(t, e, n) {
       o && t.__u(), o && e == null || (t.__u = t(e));
     } else t.current = e;
   } catch (s) {
-    x.__e(s, n);
+    k.__e(s, n);
   }
 }
 function dt(t, e, n) {
   var o, s;
-  if (x.unmount && x.unmount(t), (o = t.ref) && (o.current && o.current != t.__e || Pe(o, null, e)), (o = t.__c) != null) {
+  if (k.unmount && k.unmount(t), (o = t.ref) && (o.current && o.current != t.__e || Pe(o, null, e)), (o = t.__c) != null) {
     if (o.componentWillUnmount) try {
       o.componentWillUnmount();
     } catch (i) {
-      x.__e(i, e);
+      k.__e(i, e);
     }
     o.base = o.__P = o.__n = null;
   }
@@ -215,7 +215,7 @@ function Tt(t, e, n) {
 }
 function $e(t, e, n) {
   var o, s, i, c;
-  e == document && (e = document.documentElement), x.__ && x.__(t, e), s = (o = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = kt(j, null, [t]), s || ae, ae, e.namespaceURI, s ? null : e.firstChild ? he.call(e.childNodes) : null, i, s ? s.__e : e.firstChild, o, c), at(i, t, c), t.props.children = null;
+  e == document && (e = document.documentElement), k.__ && k.__(t, e), s = (o = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = xt(j, null, [t]), s || ae, ae, e.namespaceURI, s ? null : e.firstChild ? he.call(e.childNodes) : null, i, s ? s.__e : e.firstChild, o, c), at(i, t, c), t.props.children = null;
 }
 function Mt(t) {
   function e(n) {
@@ -226,7 +226,7 @@ function Mt(t) {
       o = null;
     }, this.shouldComponentUpdate = function(i) {
       this.props.value != i.value && o.forEach(function(c) {
-        c.__e = !0, ke(c);
+        c.__e = !0, xe(c);
       });
     }, this.sub = function(i) {
       o.add(i);
@@ -240,7 +240,7 @@ function Mt(t) {
     return n.children(o);
   }).contextType = e, e;
 }
-he = ce.slice, x = { __e: function(t, e, n, o) {
+he = ce.slice, k = { __e: function(t, e, n, o) {
   for (var s, i, c; e = e.__; ) if ((s = e.__c) && !s.__) try {
     if ((i = s.constructor) && i.getDerivedStateFromError != null && (s.setState(i.getDerivedStateFromError(t)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(t, o || {}), c = s.__d), c) return s.__E = s;
   } catch (d) {
@@ -249,12 +249,12 @@ he = ce.slice, x = { __e: function(t, e, n, o) {
   throw t;
 } }, Ze = 0, oe.prototype.setState = function(t, e) {
   var n;
-  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof t == "function" && (t = t(R({}, n), this.props)), t && R(n, t), t != null && this.__v && (e && this._sb.push(e), ke(this));
+  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof t == "function" && (t = t(R({}, n), this.props)), t && R(n, t), t != null && this.__v && (e && this._sb.push(e), xe(this));
 }, oe.prototype.forceUpdate = function(t) {
-  this.__v && (this.__e = !0, t && this.__h.push(t), ke(this));
-}, oe.prototype.render = j, H = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
+  this.__v && (this.__e = !0, t && this.__h.push(t), xe(this));
+}, oe.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
   return t.__v.__b - e.__v.__b;
-}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, V = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
+}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, V = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), ke = Oe(!0), rt = 0;
 var Pt = 0;
 function r(t, e, n, o, s, i) {
   e || (e = {});
@@ -262,9 +262,9 @@ function r(t, e, n, o, s, i) {
   if ("ref" in u) for (d in u = {}, e) d == "ref" ? c = e[d] : u[d] = e[d];
   var a = { type: t, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: s, __self: i };
   if (typeof t == "function" && (c = t.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
-  return x.vnode && x.vnode(a), a;
+  return k.vnode && k.vnode(a), a;
 }
-var K, $, ge, Le, Y = 0, ut = [], S = x, Ee = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
+var G, $, ge, Ee, Y = 0, ut = [], S = k, Le = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
 function _e(t, e) {
   S.__h && S.__h($, t, Y || e), Y = 0;
   var n = $.__H || ($.__H = { __: [], __h: [] });
@@ -274,32 +274,32 @@ function q(t) {
   return Y = 1, At(pt, t);
 }
 function At(t, e, n) {
-  var o = _e(K++, 2);
+  var o = _e(G++, 2);
   if (o.t = t, !o.__c && (o.__ = [pt(void 0, e), function(d) {
     var u = o.__N ? o.__N[0] : o.__[0], a = o.t(u, d);
     u !== a && (o.__N = [a, o.__[1]], o.__c.setState({}));
   }], o.__c = $, !$.__f)) {
     var s = function(d, u, a) {
       if (!o.__c.__H) return !0;
-      var p = !1, f = o.__c.props !== d;
-      if (o.__c.__H.__.some(function(h) {
-        if (h.__N) {
-          p = !0;
-          var g = h.__[0];
-          h.__ = h.__N, h.__N = void 0, g !== h.__[0] && (f = !0);
+      var h = !1, f = o.__c.props !== d;
+      if (o.__c.__H.__.some(function(p) {
+        if (p.__N) {
+          h = !0;
+          var g = p.__[0];
+          p.__ = p.__N, p.__N = void 0, g !== p.__[0] && (f = !0);
         }
       }), i) {
         var l = i.call(this, d, u, a);
-        return p ? l || f : l;
+        return h ? l || f : l;
       }
-      return !p || f;
+      return !h || f;
     };
     $.__f = !0;
     var i = $.shouldComponentUpdate, c = $.componentWillUpdate;
     $.componentWillUpdate = function(d, u, a) {
       if (this.__e) {
-        var p = i;
-        i = void 0, s(d, u, a), i = p;
+        var h = i;
+        i = void 0, s(d, u, a), i = h;
       }
       c && c.call(this, d, u, a);
     }, $.shouldComponentUpdate = s;
@@ -307,7 +307,7 @@ function At(t, e, n) {
   return o.__N || o.__;
 }
 function O(t, e) {
-  var n = _e(K++, 3);
+  var n = _e(G++, 3);
   !S.__s && ht(n.__H, e) && (n.__ = t, n.u = e, $.__H.__h.push(n));
 }
 function fe(t) {
@@ -316,7 +316,7 @@ function fe(t) {
   }, []);
 }
 function Z(t, e) {
-  var n = _e(K++, 7);
+  var n = _e(G++, 7);
   return ht(n.__H, e) && (n.__ = t(), n.__H = e, n.__h = t), n.__;
 }
 function He(t, e) {
@@ -325,7 +325,7 @@ function He(t, e) {
   }, e);
 }
 function Nt(t) {
-  var e = $.context[t.__c], n = _e(K++, 9);
+  var e = $.context[t.__c], n = _e(G++, 9);
   return n.c = t, e ? (n.__ == null && (n.__ = !0, e.sub($)), e.props.value) : t.__;
 }
 function Ot() {
@@ -339,19 +339,19 @@ function Ot() {
   }
 }
 S.__b = function(t) {
-  $ = null, Ee && Ee(t);
+  $ = null, Le && Le(t);
 }, S.__ = function(t, e) {
   t && e.__k && e.__k.__m && (t.__m = e.__k.__m), Ie && Ie(t, e);
 }, S.__r = function(t) {
-  Re && Re(t), K = 0;
+  Re && Re(t), G = 0;
   var e = ($ = t.__c).__H;
   e && (ge === $ ? (e.__h = [], $.__h = [], e.__.some(function(n) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
-  })) : (e.__h.some(se), e.__h.some(qe), e.__h = [], K = 0)), ge = $;
+  })) : (e.__h.some(se), e.__h.some(qe), e.__h = [], G = 0)), ge = $;
 }, S.diffed = function(t) {
   je && je(t);
   var e = t.__c;
-  e && e.__H && (e.__H.__h.length && (ut.push(e) !== 1 && Le === S.requestAnimationFrame || ((Le = S.requestAnimationFrame) || Lt)(Ot)), e.__H.__.some(function(n) {
+  e && e.__H && (e.__H.__h.length && (ut.push(e) !== 1 && Ee === S.requestAnimationFrame || ((Ee = S.requestAnimationFrame) || Et)(Ot)), e.__H.__.some(function(n) {
     n.u && (n.__H = n.u, n.u = void 0);
   })), ge = $ = null;
 }, S.__c = function(t, e) {
@@ -378,7 +378,7 @@ S.__b = function(t) {
   }), n.__H = void 0, e && S.__e(e, n.__v));
 };
 var Be = typeof requestAnimationFrame == "function";
-function Lt(t) {
+function Et(t) {
   var e, n = function() {
     clearTimeout(o), Be && cancelAnimationFrame(e), setTimeout(t);
   }, o = setTimeout(n, 35);
@@ -406,7 +406,7 @@ class Q extends Error {
   }
 }
 const Fe = { expected: "the server to answer", got: "no connection", todo: "Is sgfi explore still running? Reload when it is." };
-class Et {
+class Lt {
   constructor(e) {
     this.token = e, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
   }
@@ -519,11 +519,11 @@ function U(t) {
     const s = new AbortController();
     return Ce(e, t, s.signal).then(
       (i) => !s.signal.aborted && o({ path: t, data: i }),
-      (i) => !s.signal.aborted && o({ path: t, problem: G(i) })
+      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
     ), () => s.abort();
   }, [t, e]), n.path === t ? n : {};
 }
-function G(t) {
+function K(t) {
   return t instanceof Q ? t.problem : { expected: "an answer", got: String(t), todo: "Reload the page." };
 }
 const J = /* @__PURE__ */ new Map();
@@ -544,7 +544,7 @@ function ft(t) {
     const s = new AbortController();
     return jt(e, t, s.signal).then(
       (i) => !s.signal.aborted && o({ path: t, url: i }),
-      (i) => !s.signal.aborted && o({ path: t, problem: G(i) })
+      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
     ), () => s.abort();
   }, [t, e]), t ? n.path === t ? n : { url: J.get(t) } : {};
 }
@@ -552,13 +552,13 @@ function mt(t, e) {
   const n = fe(null), { url: o, problem: s } = ft(t);
   return t && o && (n.current = { path: t, url: o, about: e }), { shown: n.current, problem: s };
 }
-function B({ path: t, alt: e, className: n = "" }) {
+function F({ path: t, alt: e, className: n = "" }) {
   const { url: o, problem: s } = ft(t);
   if (o) return /* @__PURE__ */ r("img", { class: n, src: o, alt: e, "data-path": t, draggable: !1 });
   const i = s ? `could not be drawn: ${s.got}` : "on its way";
   return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": e ? `${e}, ${i}` : i, title: s && i });
 }
-function L({ problem: t }) {
+function E({ problem: t }) {
   return /* @__PURE__ */ r("div", { class: "trouble", role: "alert", children: [
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Expected" }),
@@ -629,7 +629,7 @@ function D(t) {
 function ue(t) {
   return t.node + t.units + (t.coords ? `@${t.coords}` : "");
 }
-function W(t, e) {
+function z(t, e) {
   const { node: n } = D(e);
   if (!t) return;
   const o = n || t.target;
@@ -639,19 +639,19 @@ function bt(t, e, n) {
   const o = D(t), s = /^:(\d+)$/.exec(o.units), i = s && Number(s[1]) < n.channels ? o.units : "";
   let c = "";
   return /^\d+(,\d+)*$/.test(o.coords) && e && e.coords.length === n.coords.length && (c = o.coords.split(",").map((u, a) => {
-    const p = Math.floor((Number(u) + 0.5) * n.coords[a] / e.coords[a]);
-    return Math.min(p, n.coords[a] - 1);
+    const h = Math.floor((Number(u) + 0.5) * n.coords[a] / e.coords[a]);
+    return Math.min(h, n.coords[a] - 1);
   }).join(",")), ue({ node: n.name, units: i, coords: c });
 }
 function Dt(t, e, n) {
   const o = D(t), s = /^:(\d+)$/.exec(o.units);
   if (!s && /^\d+(,\d+)*$/.test(o.coords)) {
-    let d = o.coords.split(",").map(Number).reduce((p, f, l) => p * e.coords[l] + f, 0);
-    const u = e.coords.reduce((p, f) => p * f, 1);
+    let d = o.coords.split(",").map(Number).reduce((h, f, l) => h * e.coords[l] + f, 0);
+    const u = e.coords.reduce((h, f) => h * f, 1);
     d = (d + n + u) % u;
     const a = [];
-    for (let p = e.coords.length - 1; p >= 0; p--)
-      a.unshift(d % e.coords[p]), d = Math.floor(d / e.coords[p]);
+    for (let h = e.coords.length - 1; h >= 0; h--)
+      a.unshift(d % e.coords[h]), d = Math.floor(d / e.coords[h]);
     return ue({ ...o, node: e.name, coords: a.join(",") });
   }
   const i = s ? Number(s[1]) : n > 0 ? -1 : 0;
@@ -664,11 +664,11 @@ function A(t, e, n, o = {}) {
   const s = new URLSearchParams(o).toString();
   return `/${t}/${e.m}/${e.x}/${encodeURIComponent(e.q)}.${n}${s ? `?${s}` : ""}`;
 }
-const Ke = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
+const Ge = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
 function It() {
   const { view: t, models: e, inputs: n, model: o, set: s } = C(), i = { m: t.bm || t.m, x: t.bx || t.x, q: t.bq || t.q, s: t.bs }, c = e.find((m) => m.id === i.m), [d, u] = q(i.q);
   O(() => u(i.q), [i.q]);
-  const a = ee({ lens: t.m, input: t.x, query: t.q, stages: ["final"] }), p = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && p[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, h = `${t.m}~${t.x}~final~${t.q}`, g = t.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", t, "json", { with: l }) : null), b = (m) => n.find((k) => k.sha === m)?.name ?? "input", v = p[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
+  const a = ee({ lens: t.m, input: t.x, query: t.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${t.m}~${t.x}~final~${t.q}`, g = t.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", t, "json", { with: l }) : null), v = (m) => n.find((x) => x.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("b", { children: "B" }),
@@ -680,7 +680,7 @@ function It() {
       /* @__PURE__ */ r("label", { children: [
         "stage",
         " ",
-        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ke.map(([m, k]) => /* @__PURE__ */ r("option", { value: m, children: k }, m)) })
+        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ge.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "input",
@@ -694,36 +694,36 @@ function It() {
         /* @__PURE__ */ r("input", { value: d, spellcheck: !1, onInput: (m) => u(m.currentTarget.value) })
       ] }) })
     ] }),
-    v && /* @__PURE__ */ r(L, { problem: v }),
-    o?.picture && c?.picture && !v && /* @__PURE__ */ r("div", { class: "three", children: [
+    b && /* @__PURE__ */ r(E, { problem: b }),
+    o?.picture && c?.picture && !b && /* @__PURE__ */ r("div", { class: "three", children: [
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(B, { path: f ? A("inverse", t, "png", { with: l, ...g }) : null, alt: `A: ${t.q}`, className: "side-a" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { with: l, ...g }) : null, alt: `A: ${t.q}`, className: "side-a" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            b(t.x),
+            v(t.x),
             " · ",
             t.q
           ] })
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(B, { path: f ? A("inverse", i, "png", { stage: i.s, with: h, ...g }) : null, alt: `B: ${i.q}`, className: "side-b" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", i, "png", { stage: i.s, with: p, ...g }) : null, alt: `B: ${i.q}`, className: "side-b" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "B" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            b(i.x),
+            v(i.x),
             " · ",
             i.q,
             " · ",
-            Ke.find(([m]) => m === i.s)?.[1]
+            Ge.find(([m]) => m === i.s)?.[1]
           ] })
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(B, { path: f ? A("inverse", t, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A − B" }),
           " ",
@@ -747,8 +747,8 @@ const be = {
   random: "control: random"
 };
 function Ht() {
-  const { view: t, model: e, set: n } = C(), o = W(e, t.q), { data: s, problem: i } = U(o ? A("decide", { ...t, q: o.name }, "json") : null);
-  if (i) return /* @__PURE__ */ r(L, { problem: i });
+  const { view: t, model: e, set: n } = C(), o = z(e, t.q), { data: s, problem: i } = U(o ? A("decide", { ...t, q: o.name }, "json") : null);
+  if (i) return /* @__PURE__ */ r(E, { problem: i });
   if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
     "Ranking the channels of ",
     o?.name,
@@ -796,8 +796,8 @@ function Ht() {
           ] }) }),
           /* @__PURE__ */ r("tbody", { children: Object.keys(be).map((a) => /* @__PURE__ */ r("tr", { children: [
             /* @__PURE__ */ r("th", { scope: "row", children: be[a] }),
-            d.map((p) => {
-              const f = s.rows.find((l) => l.kind === a && l.size === p);
+            d.map((h) => {
+              const f = s.rows.find((l) => l.kind === a && l.size === h);
               return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(j, { children: [
                 /* @__PURE__ */ r("b", { children: f.drop.toFixed(2) }),
                 f.flipped > 0 && /* @__PURE__ */ r("small", { children: [
@@ -805,7 +805,7 @@ function Ht() {
                   f.groups > 1 ? `${Math.round(100 * f.flipped)} % flip` : "flips"
                 ] }),
                 /* @__PURE__ */ r("span", { class: f.drop < 0 ? "score minus" : "score", children: /* @__PURE__ */ r("span", { style: { width: `${100 * Math.abs(f.drop) / c}%` } }) })
-              ] }) }, p);
+              ] }) }, h);
             })
           ] }, a)) })
         ] }),
@@ -820,59 +820,60 @@ function Ht() {
 }
 function Bt({ query: t }) {
   const { view: e, model: n } = C(), { final: o } = ee({ lens: e.m, input: e.x, query: t, stages: ["final"], background: !0 });
-  return n?.picture ? /* @__PURE__ */ r(B, { path: o?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
+  return n?.picture ? /* @__PURE__ */ r(F, { path: o?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
 }
 function Ft() {
   const { view: t, model: e, transport: n, say: o } = C(), [s, i] = q(null), c = { stage: t.s ? "share" : "final", ...t.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", t, l, c), u = `${t.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
     i(null);
     try {
-      const { body: h, type: g } = await n.bytes(d(l)), y = document.createElement("a");
-      y.href = URL.createObjectURL(new Blob([h], { type: g })), y.download = `${u}.${l}`, y.click(), setTimeout(() => URL.revokeObjectURL(y.href), 1e4);
-    } catch (h) {
-      i(G(h));
+      const { body: p, type: g } = await n.bytes(d(l)), y = document.createElement("a");
+      y.href = URL.createObjectURL(new Blob([p], { type: g })), y.download = `${u}.${l}`, y.click(), setTimeout(() => URL.revokeObjectURL(y.href), 1e4);
+    } catch (p) {
+      i(K(p));
     }
-  }, p = async (l) => {
+  }, h = async (l) => {
     i(null);
     try {
-      const { body: h } = await n.bytes(d(l));
-      await navigator.clipboard.writeText(new TextDecoder().decode(h)), o(l === "py" ? "Python lines copied" : "Command copied");
-    } catch (h) {
-      i(G(h));
+      const { body: p } = await n.bytes(d(l));
+      await navigator.clipboard.writeText(new TextDecoder().decode(p)), o(l === "py" ? "Python lines copied" : "Command copied");
+    } catch (p) {
+      i(K(p));
     }
   }, f = e?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
   return /* @__PURE__ */ r("section", { class: "export", "aria-label": "Export", children: [
     /* @__PURE__ */ r("span", { children: "Save" }),
     f.map((l) => /* @__PURE__ */ r("button", { type: "button", onClick: () => void a(l), children: l === "html" ? "single HTML file" : l.toUpperCase() }, l)),
     /* @__PURE__ */ r("span", { children: "Copy" }),
-    /* @__PURE__ */ r("button", { type: "button", onClick: () => void p("py"), children: "Python lines" }),
-    /* @__PURE__ */ r("button", { type: "button", onClick: () => void p("sh"), children: "command line" }),
+    /* @__PURE__ */ r("button", { type: "button", onClick: () => void h("py"), children: "Python lines" }),
+    /* @__PURE__ */ r("button", { type: "button", onClick: () => void h("sh"), children: "command line" }),
     /* @__PURE__ */ r("code", { class: "again", children: [
       'sgfi export "#',
       gt({ ...t, p: [], v: "" }),
       '"'
     ] }),
-    s && /* @__PURE__ */ r(L, { problem: s })
+    s && /* @__PURE__ */ r(E, { problem: s })
   ] });
 }
-const ve = 24, Ge = /* @__PURE__ */ new Set();
-function Wt() {
-  const { view: t, model: e, set: n } = C(), o = W(e, t.q), s = o ? { m: t.m, x: t.x, q: o.name } : null, i = U(s ? A("scores", s, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ge }), a = d.about === c ? d.queries : Ge, p = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = o && o.coords.length === 0, l = f ? "channels" : t.by, h = Z(() => zt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), g = i.data?.[l], y = Z(() => Jt(h, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [h, g, t.sort, t.n]), b = y.filter((w) => a.has(w.query)).map((w) => w.query), v = U(
-    s && t.sort === "selectivity" && b.length > 1 && b.length === y.length ? A("likeness", { ...s, q: b.join("|") }, "json") : null
+const ve = 24, Wt = 64, Ke = /* @__PURE__ */ new Set();
+function zt() {
+  const { view: t, model: e, set: n } = C(), o = z(e, t.q), s = o ? { m: t.m, x: t.x, q: o.name } : null, i = U(s ? A("scores", s, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = o && o.coords.length === 0, l = f ? "channels" : t.by, p = Z(() => Jt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [p, g, t.sort, t.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
+    s && t.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...s, q: v.join("|") }, "json") : null
   );
   if (!e || !o) return null;
-  if (i.problem) return /* @__PURE__ */ r(L, { problem: i.problem });
-  const _ = v.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, k = (w) => t.sort === "selectivity" ? _?.[w.query] : t.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(k(w) ?? 0)), 1e-9), P = (w, M) => /* @__PURE__ */ r(
+  if (i.problem) return /* @__PURE__ */ r(E, { problem: i.problem });
+  const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, x = (w) => t.sort === "selectivity" ? _?.[w.query] : t.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(x(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
     Kt,
     {
       unit: w,
       pinned: M,
-      score: k(w),
+      asked: I < v.length + Wt,
+      score: x(w),
       most: N,
       now: w.query === t.q,
-      ended: () => p(w.query)
+      ended: () => h(w.query)
     },
     w.query
-  ), E = t.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
+  ), L = t.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
   return /* @__PURE__ */ r("div", { class: "grid-tab", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("fieldset", { children: [
@@ -885,20 +886,20 @@ function Wt() {
         /* @__PURE__ */ r("select", { value: t.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
       ] }),
       /* @__PURE__ */ r("span", { class: "count", role: "status", children: [
-        b.length,
+        v.length,
         " of ",
         m.length,
         " shown, ",
-        h.length,
+        p.length,
         " in all"
       ] })
     ] }),
-    E.length > 0 && /* @__PURE__ */ r(j, { children: [
+    L.length > 0 && /* @__PURE__ */ r(j, { children: [
       /* @__PURE__ */ r("h3", { class: "pins", children: "Pinned" }),
-      /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: E.map((w) => P(w, !0)) })
+      /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: L.map((w) => P(w, !0)) })
     ] }),
-    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: m.map((w) => P(w, !1)) }),
-    m.length < h.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(h.length, t.n + ve) }, !0), children: [
+    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: m.map((w, M) => P(w, !1, M)) }),
+    m.length < p.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(p.length, t.n + ve) }, !0), children: [
       ve,
       " more"
     ] }),
@@ -906,49 +907,49 @@ function Wt() {
     t.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
   ] });
 }
-function zt(t, e, n) {
+function Jt(t, e, n) {
   return !e || e.node !== t ? [] : n === "channels" ? e.channels.activation.map((o, s) => ({ query: `${t}:${s}`, label: `:${s}`, index: s })) : e.cells.at.map((o, s) => ({ query: `${t}@${o.join(",")}`, label: `@${o.join(",")}`, index: s }));
 }
-function Jt(t, e) {
+function Gt(t, e) {
   return e ? [...t].sort((n, o) => e[o.index] - e[n.index] || n.index - o.index) : t;
 }
 function Kt(t) {
-  const { view: e, model: n, set: o } = C(), { unit: s } = t, i = ee({ lens: e.m, input: e.x, query: s.query, stages: n?.picture ? ["preview", "final"] : ["final"], background: !0 }), { state: c, facts: d, error: u } = i.final ?? {}, a = c === "done" ? "final" : i.preview?.state === "done" ? "preview" : "", p = a && n?.picture ? A("inverse", { ...e, q: s.query }, "png", { stage: a, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: f } = mt(p, { of: `${e.m} ${e.x}`, stage: a }), l = f?.about.of === `${e.m} ${e.x}` ? f : null, h = n?.picture ? l?.about.stage ?? "none" : a;
+  const { view: e, model: n, set: o } = C(), { unit: s } = t, i = n?.picture ? ["preview", "final"] : ["final"], c = ee(t.asked ? { lens: e.m, input: e.x, query: s.query, stages: i, background: !0 } : null), { state: d, facts: u, error: a } = c.final ?? {}, h = d === "done" ? "final" : c.preview?.state === "done" ? "preview" : "", f = h && n?.picture ? A("inverse", { ...e, q: s.query }, "png", { stage: h, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: l } = mt(f, { of: `${e.m} ${e.x}`, stage: h }), p = l?.about.of === `${e.m} ${e.x}` ? l : null, g = n?.picture ? p?.about.stage ?? "none" : h;
   O(() => {
-    c === "done" && t.ended();
-  }, [c, e.m, e.x]);
-  const g = d?.profile, y = () => o({ p: t.pinned || e.p.includes(s.query) ? e.p.filter((b) => b !== s.query) : [...e.p, s.query] }, !0);
+    d === "done" && t.ended();
+  }, [d, e.m, e.x]);
+  const y = u?.profile, v = () => o({ p: t.pinned || e.p.includes(s.query) ? e.p.filter((b) => b !== s.query) : [...e.p, s.query] }, !0);
   return /* @__PURE__ */ r("li", { class: t.now ? "tile now" : "tile", children: [
-    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": h, onClick: () => o({ q: s.query }), children: [
-      n?.picture && (l ? /* @__PURE__ */ r("img", { class: h, src: l.url, alt: "", "data-path": l.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank" })),
-      n?.text && /* @__PURE__ */ r(Gt, { values: g }),
-      u && /* @__PURE__ */ r("span", { class: "wrong", title: u.got, children: "!" })
+    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": g, onClick: () => o({ q: s.query }), children: [
+      n?.picture && (p ? /* @__PURE__ */ r("img", { class: g, src: p.url, alt: "", "data-path": p.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank" })),
+      n?.text && /* @__PURE__ */ r(Vt, { values: y }),
+      a && /* @__PURE__ */ r("span", { class: "wrong", title: a.got, children: "!" })
     ] }),
     /* @__PURE__ */ r("span", { class: "under", children: [
       /* @__PURE__ */ r("code", { children: s.label }),
-      h === "preview" && /* @__PURE__ */ r("small", { title: "Plain gradient, not the answer", children: "preview" }),
+      g === "preview" && /* @__PURE__ */ r("small", { title: "Plain gradient, not the answer", children: "preview" }),
       t.score !== void 0 && /* @__PURE__ */ r("span", { class: t.score < 0 ? "score minus" : "score", title: t.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(t.score) / t.most * 100}%` } }) }),
-      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: y, children: e.p.includes(s.query) ? "●" : "○" })
+      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: v, children: e.p.includes(s.query) ? "●" : "○" })
     ] })
   ] });
 }
-function Gt({ values: t }) {
+function Vt({ values: t }) {
   if (!t) return /* @__PURE__ */ r("span", { class: "blank" });
   const e = Math.max(...t, 1e-9);
   return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${t.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: t.map((n, o) => /* @__PURE__ */ r("rect", { x: o + 0.05, y: 1 - n / e, width: 0.9, height: n / e }, o)) });
 }
-const I = 30;
-function Vt() {
-  const { model: t, view: e, set: n } = C(), o = fe(null), s = W(t, e.q);
+const H = 30;
+function Qt() {
+  const { model: t, view: e, set: n } = C(), o = fe(null), s = z(t, e.q);
   if (O(() => {
     o.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
   }, [s?.name]), !t) return null;
   const i = ["input", ...t.nodes.map((d) => d.name)], c = t.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
   return /* @__PURE__ */ r("nav", { class: "ladder", "aria-label": "Tensors, shallow to deep", children: /* @__PURE__ */ r("div", { class: "rungs", children: [
-    /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * I, "aria-hidden": "true", children: [
-      /* @__PURE__ */ r("path", { d: `M15 ${I / 2}V${(i.length - 0.5) * I}` }),
-      c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * I}C2 ${(d + 0.5) * I} 2 ${(u + 0.5) * I} 15 ${(u + 0.5) * I}` }, `${d}-${u}`)),
-      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * I, r: d === s?.name ? 5 : 3 }, d))
+    /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * H, "aria-hidden": "true", children: [
+      /* @__PURE__ */ r("path", { d: `M15 ${H / 2}V${(i.length - 0.5) * H}` }),
+      c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * H}C2 ${(d + 0.5) * H} 2 ${(u + 0.5) * H} 15 ${(u + 0.5) * H}` }, `${d}-${u}`)),
+      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * H, r: d === s?.name ? 5 : 3 }, d))
     ] }),
     /* @__PURE__ */ r("ol", { children: [
       /* @__PURE__ */ r("li", { class: "source", children: [
@@ -973,19 +974,19 @@ function Vt() {
   ] }) });
 }
 const Ve = 20 * 2 ** 20;
-function Qt({ close: t }) {
-  const { models: e, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = C(), [a, p] = q(null), [f, l] = q(!1), [h, g] = q(""), y = U("/api/health").data, b = async (_, m) => {
-    if (p(null), _.size > Ve) {
-      p({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
+function Xt({ close: t }) {
+  const { models: e, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
+    if (h(null), _.size > Ve) {
+      h({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
       return;
     }
     try {
-      const { sha: k } = await d.upload(_, m), P = (await c()).find((E) => E.sha === k)?.lenses ?? [];
-      i({ x: k, ...P.includes(o.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
-    } catch (k) {
-      p(G(k));
+      const { sha: x } = await d.upload(_, m), P = (await c()).find((L) => L.sha === x)?.lenses ?? [];
+      i({ x, ...P.includes(o.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
+    } catch (x) {
+      h(K(x));
     }
-  }, v = n.filter((_) => !s || _.lenses.includes(s.id));
+  }, b = n.filter((_) => !s || _.lenses.includes(s.id));
   return /* @__PURE__ */ r("section", { class: "open", "aria-label": "Open", children: [
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Models" }),
@@ -995,8 +996,8 @@ function Qt({ close: t }) {
           type: "button",
           "aria-current": _.id === o.m ? "true" : void 0,
           onClick: () => {
-            const m = n.find((k) => k.lenses.includes(_.id));
-            i({ m: _.id, q: "", x: v.some((k) => k.sha === o.x && k.lenses.includes(_.id)) ? o.x : m?.sha ?? "" });
+            const m = n.find((x) => x.lenses.includes(_.id));
+            i({ m: _.id, q: "", x: b.some((x) => x.sha === o.x && x.lenses.includes(_.id)) ? o.x : m?.sha ?? "" });
           },
           children: [
             /* @__PURE__ */ r("b", { children: _.title }),
@@ -1026,18 +1027,18 @@ function Qt({ close: t }) {
     ] }),
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Inputs" }),
-      /* @__PURE__ */ r("ul", { class: "inputs", children: v.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === o.x ? "true" : void 0, onClick: () => {
+      /* @__PURE__ */ r("ul", { class: "inputs", children: b.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === o.x ? "true" : void 0, onClick: () => {
         i({ x: _.sha }), t();
       }, children: [
-        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(B, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
+        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(F, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
         /* @__PURE__ */ r("span", { children: _.name })
       ] }) }, _.sha)) }),
       s?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
-        _.preventDefault(), h.trim() && b(new Blob([h], { type: "text/plain" }), h.slice(0, 80));
+        _.preventDefault(), p.trim() && v(new Blob([p], { type: "text/plain" }), p.slice(0, 80));
       }, children: [
         /* @__PURE__ */ r("label", { children: [
           "A text ",
-          /* @__PURE__ */ r("textarea", { value: h, rows: 2, onInput: (_) => g(_.currentTarget.value) })
+          /* @__PURE__ */ r("textarea", { value: p, rows: 2, onInput: (_) => g(_.currentTarget.value) })
         ] }),
         /* @__PURE__ */ r("button", { type: "submit", children: "Add" })
       ] }) : /* @__PURE__ */ r(
@@ -1051,44 +1052,44 @@ function Qt({ close: t }) {
           onDrop: (_) => {
             _.preventDefault(), l(!1);
             const m = _.dataTransfer?.files[0];
-            m && b(m, m.name);
+            m && v(m, m.name);
           },
           children: [
             /* @__PURE__ */ r("input", { type: "file", accept: "image/*", onChange: (_) => {
               const m = _.currentTarget.files?.[0];
-              m && b(m, m.name);
+              m && v(m, m.name);
             } }),
             /* @__PURE__ */ r("span", { children: "Drop a picture here, or choose one. It stays on this computer." })
           ]
         }
       ),
-      a && /* @__PURE__ */ r(L, { problem: a })
+      a && /* @__PURE__ */ r(E, { problem: a })
     ] })
   ] });
 }
-const Qe = 8, Xt = {
+const Qe = 8, Yt = {
   preview: "preview: plain gradient, not the answer",
   final: "natural inverse",
   share: "natural inverse, faded where it is not determined"
 };
-function Yt(t) {
-  const { view: e, model: n } = C(), o = ["share", "final", "preview"].find((p) => t[p]?.state === "done") ?? "", s = t[o]?.facts, i = o ? A("inverse", { ...e, q: s?.query ?? e.q }, "png", { stage: o, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && o === "final" ? "calibrated maps" : Xt[o], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: o, label: d, facts: s });
+function Zt(t) {
+  const { view: e, model: n } = C(), o = ["share", "final", "preview"].find((h) => t[h]?.state === "done") ?? "", s = t[o]?.facts, i = o ? A("inverse", { ...e, q: s?.query ?? e.q }, "png", { stage: o, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && o === "final" ? "calibrated maps" : Yt[o], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: o, label: d, facts: s });
   return { shown: u, current: u?.about.asked === c, problem: a };
 }
-function Zt({ stages: t }) {
-  const { view: e, model: n, set: o, inputs: s } = C(), i = W(n, e.q), [c, d] = q(!1), [u, a] = q(null), [p, f] = q(null), l = !!n?.picture && i?.coords.length === 2, h = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: b } = Yt(t);
+function en({ stages: t }) {
+  const { view: e, model: n, set: o, inputs: s } = C(), i = z(n, e.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(t);
   if (!n) return null;
-  const v = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? b, _ = y && g ? g.about.stage : "none", m = h.data, k = m && p !== null ? m.share.map((T) => T[p]) : null, N = m && u !== null ? m.share[u] : null, P = s.find((T) => T.sha === e.x)?.name ?? "input", E = D(e.q).coords.split(";").filter(Boolean);
+  const b = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, x = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = s.find((T) => T.sha === e.x)?.name ?? "input", L = D(e.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        /* @__PURE__ */ r(B, { path: e.x ? `/input/${e.m}/${e.x}.png` : null, alt: `${P} as the model sees it` }),
+        /* @__PURE__ */ r(F, { path: e.x ? `/input/${e.m}/${e.x}.png` : null, alt: `${P} as the model sees it` }),
         l && /* @__PURE__ */ r(
           Xe,
           {
             rows: Math.min(Qe, n.input[1]),
             columns: Math.min(Qe, n.input[2]),
-            weights: k,
+            weights: x,
             onHover: a,
             label: (T) => `place ${T.join(", ")}`
           }
@@ -1097,7 +1098,7 @@ function Zt({ stages: t }) {
       /* @__PURE__ */ r("figcaption", { children: [
         /* @__PURE__ */ r("b", { children: P }),
         " ",
-        /* @__PURE__ */ r("span", { children: tn(c && l, !!m, k ? "what the cell reads" : "hover: which cells read it") })
+        /* @__PURE__ */ r("span", { children: nn(c && l, !!m, x ? "what the cell reads" : "hover: which cells read it") })
       ] })
     ] }),
     /* @__PURE__ */ r("figure", { children: [
@@ -1109,16 +1110,16 @@ function Zt({ stages: t }) {
             rows: i.coords[0],
             columns: i.coords[1],
             weights: N,
-            marked: E,
+            marked: L,
             onHover: f,
             label: (T) => `cell ${T.join(", ")}`,
             onPick: (T) => o({ q: ue({ ...D(e.q), node: i.name, coords: T.join(",") }) })
           }
         ),
-        (_ === "none" || _ === "preview") && !v && /* @__PURE__ */ r(nn, { stages: t })
+        (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: t })
       ] }),
-      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": e.q, children: y && g ? /* @__PURE__ */ r(en, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
-        /* @__PURE__ */ r("b", { children: v ? "no answer" : "on its way" }),
+      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": e.q, children: y && g ? /* @__PURE__ */ r(tn, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
+        /* @__PURE__ */ r("b", { children: b ? "no answer" : "on its way" }),
         " ",
         /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(j, { children: [
           "still shown: ",
@@ -1126,10 +1127,10 @@ function Zt({ stages: t }) {
         ] }) })
       ] }) })
     ] }),
-    v && /* @__PURE__ */ r(L, { problem: v })
+    b && /* @__PURE__ */ r(E, { problem: b })
   ] });
 }
-function en({ answer: { label: t, stage: e, facts: n } }) {
+function tn({ answer: { label: t, stage: e, facts: n } }) {
   return /* @__PURE__ */ r(j, { children: [
     /* @__PURE__ */ r("b", { children: t }),
     " ",
@@ -1140,10 +1141,10 @@ function en({ answer: { label: t, stage: e, facts: n } }) {
     ] })
   ] });
 }
-function tn(t, e, n) {
+function nn(t, e, n) {
   return t ? e ? n : "working out who reads what …" : "";
 }
-function nn({ stages: t }) {
+function rn({ stages: t }) {
   const e = t.final ?? t.preview, n = e ? e.state === "queued" ? "waiting …" : e.state === "working" ? `solving, step ${e.steps}` : "" : "asking …";
   return /* @__PURE__ */ r("div", { class: "progress", role: "status", children: n });
 }
@@ -1185,7 +1186,7 @@ function yt() {
   return U(n ? `/input/${t.m}/${t.x}.json` : null).data?.tokens ?? void 0;
 }
 const le = (t) => t.replace(/\n/g, "↵").trim() || "␣";
-function rn({ stages: t }) {
+function on({ stages: t }) {
   const { view: e } = C(), n = yt(), o = ["final", "preview"].find((u) => t[u]?.state === "done"), s = o ? t[o].facts?.profile : void 0, i = Object.values(t).find((u) => u.state === "failed" && u.error), c = new Set(D(e.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
   return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": o ?? "none", "data-query": e.q, children: [
     /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: s ? `${(100 * s[a]).toFixed(1)} % of the energy` : "", children: [
@@ -1194,23 +1195,23 @@ function rn({ stages: t }) {
       /* @__PURE__ */ r("small", { children: s ? `${(100 * s[a]).toFixed(0)} %` : "…" })
     ] }, a)) }),
     /* @__PURE__ */ r("p", { class: "note", children: o === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
-    i?.error && /* @__PURE__ */ r(L, { problem: i.error })
+    i?.error && /* @__PURE__ */ r(E, { problem: i.error })
   ] });
 }
-function on() {
-  const { view: t, model: e, set: n } = C(), o = yt(), { data: s, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = W(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
-  if (i) return /* @__PURE__ */ r(L, { problem: i });
+function sn() {
+  const { view: t, model: e, set: n } = C(), o = yt(), { data: s, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = z(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
+  if (i) return /* @__PURE__ */ r(E, { problem: i });
   if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
   const u = s.rows.find((a) => a.node === c);
   return /* @__PURE__ */ r("div", { class: "tokens", children: [
     /* @__PURE__ */ r("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Layer by position", children: /* @__PURE__ */ r("table", { children: [
       /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "col", children: "layer" }),
-        o.map((a, p) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, p))
+        o.map((a, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, h))
       ] }) }),
       /* @__PURE__ */ r("tbody", { children: [...s.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: a.node.replace(/^.*?(\d+)(\D*)$/, "$1$2") }) }),
-        o.map((p, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
+        o.map((h, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
           "button",
           {
             type: "button",
@@ -1237,14 +1238,14 @@ function on() {
           d
         ] })
       ] }),
-      /* @__PURE__ */ r("ol", { children: u.next[d]?.map((a, p) => /* @__PURE__ */ r("li", { children: [
+      /* @__PURE__ */ r("ol", { children: u.next[d]?.map((a, h) => /* @__PURE__ */ r("li", { children: [
         /* @__PURE__ */ r("b", { children: le(a) }),
         " ",
         /* @__PURE__ */ r("small", { children: [
-          (100 * u.odds[d][p]).toFixed(1),
+          (100 * u.odds[d][h]).toFixed(1),
           " %"
         ] })
-      ] }, p)) }),
+      ] }, h)) }),
       /* @__PURE__ */ r("p", { class: "note", children: [
         "The residual state after this layer, ",
         u.lens === "logit lens" ? "read out by the final norm and the unembedding as if the model ended here." : "carried to the end by the matrix of your Jacobian lens, then read out by the final norm and the unembedding."
@@ -1252,15 +1253,15 @@ function on() {
     ] })
   ] });
 }
-const sn = {
+const ln = {
   follows: ["good", "The picture follows its target"],
   swapped: ["fair", "Another input's target gives nearly this picture"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
   single: ["plain", "One number: a target can only scale its picture"]
 };
-function ln({ stages: t }) {
-  const { view: e, model: n, inputs: o } = C(), s = t.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = sn[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = o.find((f) => f.sha === i?.other)?.name, p = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
+function an({ stages: t }) {
+  const { view: e, model: n, inputs: o } = C(), s = t.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = ln[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = o.find((f) => f.sha === i?.other)?.name, h = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
   return /* @__PURE__ */ r("aside", { class: `trust ${c}`, "aria-label": "Trust", children: [
     /* @__PURE__ */ r("h2", { children: "Trust" }),
     /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: s?.state === "failed" ? "The controls could not be worked out." : d }),
@@ -1277,11 +1278,11 @@ function ln({ stages: t }) {
     ] }),
     n?.picture && /* @__PURE__ */ r("div", { class: "controls", children: [
       i?.random !== null && /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(B, { path: p("random"), alt: "What a random target gives" }),
+        /* @__PURE__ */ r(F, { path: h("random"), alt: "What a random target gives" }),
         /* @__PURE__ */ r("figcaption", { children: "random target" })
       ] }),
       i?.swapped !== null && /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(B, { path: p("swapped"), alt: "What another input's target gives" }),
+        /* @__PURE__ */ r(F, { path: h("swapped"), alt: "What another input's target gives" }),
         /* @__PURE__ */ r("figcaption", { children: a ? `${a}'s target` : "swapped target" })
       ] })
     ] }),
@@ -1293,10 +1294,10 @@ function ln({ stages: t }) {
       /* @__PURE__ */ r(ne, { name: "steps", value: u?.steps !== void 0 ? u.steps === 0 ? "exact" : String(u.steps) : void 0 }),
       /* @__PURE__ */ r(ne, { name: "numbers asked for", value: i?.numbers?.toLocaleString("en") })
     ] }),
-    n?.kind === "maps" && /* @__PURE__ */ r(an, { id: n.id })
+    n?.kind === "maps" && /* @__PURE__ */ r(cn, { id: n.id })
   ] });
 }
-function an({ id: t }) {
+function cn({ id: t }) {
   const { data: e } = U(`/quality/${t}.json`);
   if (!e) return null;
   const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", o = e.nodes.find((i) => i.name === "input"), s = o && (o.unseen.length ? o.unseen[o.unseen.length - 1] : o.seen);
@@ -1348,106 +1349,106 @@ function ne({ name: t, value: e }) {
     /* @__PURE__ */ r("dd", { children: e })
   ] });
 }
-const cn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
+const dn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
 function wt({ transport: t, start: e }) {
-  const [n, o] = q([]), [s, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [p, f] = q(""), l = He(async () => {
-    const b = await Ce(t, "/api/inputs");
-    return i(b), b;
+  const [n, o] = q([]), [s, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [h, f] = q(""), l = He(async () => {
+    const v = await Ce(t, "/api/inputs");
+    return i(v), v;
   }, [t]);
   O(() => {
-    Promise.all([Ce(t, "/api/models").then(o), l()]).catch((b) => a(G(b)));
+    Promise.all([Ce(t, "/api/models").then(o), l()]).catch((v) => a(K(v)));
   }, [t]), O(() => {
     if (!t.page) return;
-    const b = () => d(Je(location.hash));
-    return addEventListener("hashchange", b), () => removeEventListener("hashchange", b);
+    const v = () => d(Je(location.hash));
+    return addEventListener("hashchange", v), () => removeEventListener("hashchange", v);
   }, [t]);
-  const h = He((b, v = !1) => {
+  const p = He((v, b = !1) => {
     d((_) => {
-      const m = { ..._, ...b };
-      return t.page && history[v ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
+      const m = { ..._, ...v };
+      return t.page && history[b ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
     });
-  }, [t]), g = n.find((b) => b.id === c.m);
+  }, [t]), g = n.find((v) => v.id === c.m);
   O(() => {
     if (!n.length) return;
-    const b = n.find((_) => _.id === c.m) ?? (c.m ? void 0 : n[0]);
-    if (!b) return;
-    const v = {};
-    b.id !== c.m && (v.m = b.id), c.x || (v.x = s.find((_) => _.lenses.includes(b.id))?.sha ?? ""), c.q || (v.q = dn(b)), v.x === "" && delete v.x, Object.keys(v).length && h(v, !0);
+    const v = n.find((_) => _.id === c.m) ?? (c.m ? void 0 : n[0]);
+    if (!v) return;
+    const b = {};
+    v.id !== c.m && (b.m = v.id), c.x || (b.x = s.find((_) => _.lenses.includes(v.id))?.sha ?? ""), c.q || (b.q = un(v)), b.x === "" && delete b.x, Object.keys(b).length && p(b, !0);
   }, [n, s, c.m, c.x, c.q]);
-  const y = Z(() => ({ transport: t, models: n, inputs: s, view: c, model: g, set: h, refresh: l, say: f }), [t, n, s, c, g, h, l]);
+  const y = Z(() => ({ transport: t, models: n, inputs: s, view: c, model: g, set: p, refresh: l, say: f }), [t, n, s, c, g, p, l]);
   return u ? /* @__PURE__ */ r("main", { class: "alone", children: [
     /* @__PURE__ */ r("h1", { children: "sgfi explorer" }),
-    /* @__PURE__ */ r(L, { problem: u })
-  ] }) : /* @__PURE__ */ r(_t.Provider, { value: y, children: /* @__PURE__ */ r(un, { said: p }) });
+    /* @__PURE__ */ r(E, { problem: u })
+  ] }) : /* @__PURE__ */ r(_t.Provider, { value: y, children: /* @__PURE__ */ r(hn, { said: h }) });
 }
-function dn(t) {
+function un(t) {
   const e = t.nodes[Math.floor(t.nodes.length / 3)] ?? t.nodes[t.nodes.length - 1];
   return t.text ? `${e.name}@1` : e.name;
 }
-function un({ said: t }) {
-  const e = C(), { view: n, model: o, set: s, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [p, f] = q(!1), l = fe(null), h = i.some((v) => v.sha === n.x), g = o && h && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
-  mn(e, { open: () => d((v) => !v), help: () => a((v) => !v), take: () => f((v) => !v), query: () => {
+function hn({ said: t }) {
+  const e = C(), { view: n, model: o, set: s, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [h, f] = q(!1), l = fe(null), p = i.some((b) => b.sha === n.x), g = o && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
+  gn(e, { open: () => d((b) => !b), help: () => a((b) => !b), take: () => f((b) => !b), query: () => {
     l.current?.focus(), l.current?.select();
   } });
-  const b = W(o, n.q);
+  const v = z(o, n.q);
   return /* @__PURE__ */ r("div", { class: "workbench", children: [
-    /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (v) => {
-      v.preventDefault(), document.getElementById("result")?.focus();
+    /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (b) => {
+      b.preventDefault(), document.getElementById("result")?.focus();
     }, children: "Skip to the answer" }),
     /* @__PURE__ */ r("header", { children: [
       /* @__PURE__ */ r("h1", { children: "sgfi" }),
       /* @__PURE__ */ r("button", { type: "button", class: "where", "aria-expanded": c, onClick: () => d(!c), children: [
         /* @__PURE__ */ r("b", { children: o?.title ?? "model" }),
         " ",
-        /* @__PURE__ */ r("span", { children: i.find((v) => v.sha === n.x)?.name ?? "input" })
+        /* @__PURE__ */ r("span", { children: i.find((b) => b.sha === n.x)?.name ?? "input" })
       ] }),
-      /* @__PURE__ */ r(pn, { box: l }),
+      /* @__PURE__ */ r(_n, { box: l }),
       /* @__PURE__ */ r("div", { class: "switches", children: [
         /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => s({ s: !n.s }), children: "share" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => s({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
-        /* @__PURE__ */ r(_n, {}),
-        /* @__PURE__ */ r("button", { type: "button", "aria-expanded": p, title: "Export what is shown (e)", onClick: () => f(!p), children: "export" }),
+        /* @__PURE__ */ r(fn, {}),
+        /* @__PURE__ */ r("button", { type: "button", "aria-expanded": h, title: "Export what is shown (e)", onClick: () => f(!h), children: "export" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": u, title: "Keyboard (?)", onClick: () => a(!u), children: "?" })
       ] })
     ] }),
-    u && /* @__PURE__ */ r(fn, {}),
-    p && /* @__PURE__ */ r(Ft, {}),
-    c && /* @__PURE__ */ r(Qt, { close: () => d(!1) }),
-    n.m && e.models.length > 0 && !o && /* @__PURE__ */ r(L, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
-    n.x && i.length > 0 && !h && /* @__PURE__ */ r(L, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
+    u && /* @__PURE__ */ r(mn, {}),
+    h && /* @__PURE__ */ r(Ft, {}),
+    c && /* @__PURE__ */ r(Xt, { close: () => d(!1) }),
+    n.m && e.models.length > 0 && !o && /* @__PURE__ */ r(E, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
+    n.x && i.length > 0 && !p && /* @__PURE__ */ r(E, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
     /* @__PURE__ */ r("div", { class: "columns", children: [
-      /* @__PURE__ */ r(Vt, {}),
+      /* @__PURE__ */ r(Qt, {}),
       /* @__PURE__ */ r("main", { id: "result", tabIndex: -1, children: [
         /* @__PURE__ */ r("h2", { class: "query", children: [
           /* @__PURE__ */ r("code", { children: n.q || "…" }),
           " ",
-          b && /* @__PURE__ */ r("small", { children: [
+          v && /* @__PURE__ */ r("small", { children: [
             "of ",
-            vt(b)
+            vt(v)
           ] })
         ] }),
-        o?.picture && h && /* @__PURE__ */ r(Zt, { stages: y }),
-        o?.text && h && /* @__PURE__ */ r(rn, { stages: y }),
-        h && /* @__PURE__ */ r(hn, {})
+        o?.picture && p && /* @__PURE__ */ r(en, { stages: y }),
+        o?.text && p && /* @__PURE__ */ r(on, { stages: y }),
+        p && /* @__PURE__ */ r(pn, {})
       ] }),
-      /* @__PURE__ */ r(ln, { stages: y })
+      /* @__PURE__ */ r(an, { stages: y })
     ] }),
     /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: t })
   ] });
 }
-function hn() {
+function pn() {
   const { view: t, set: e, model: n } = C(), o = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = o.find((i) => i === t.v) ?? o[0];
   return /* @__PURE__ */ r("section", { class: "tabs", children: [
-    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: cn[i] }, i)) }),
+    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: dn[i] }, i)) }),
     /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${s}`, children: [
-      n && s === "grid" && /* @__PURE__ */ r(Wt, {}),
+      n && s === "grid" && /* @__PURE__ */ r(zt, {}),
       n && s === "compare" && /* @__PURE__ */ r(It, {}),
       n && s === "decide" && /* @__PURE__ */ r(Ht, {}),
-      n && s === "tokens" && /* @__PURE__ */ r(on, {})
+      n && s === "tokens" && /* @__PURE__ */ r(sn, {})
     ] })
   ] });
 }
-function pn({ box: t }) {
+function _n({ box: t }) {
   const { view: e, set: n } = C(), [o, s] = q(e.q);
   return O(() => s(e.q), [e.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
     i.preventDefault(), n({ q: o.trim() }), t.current?.blur();
@@ -1472,7 +1473,7 @@ function pn({ box: t }) {
     /* @__PURE__ */ r("button", { type: "submit", children: "Ask" })
   ] });
 }
-function _n() {
+function fn() {
   const { transport: t, say: e } = C();
   if (!t.page) return null;
   const n = async () => {
@@ -1484,7 +1485,7 @@ function _n() {
   };
   return /* @__PURE__ */ r("button", { type: "button", onClick: () => void n(), title: "Copy the link to exactly this view", children: "link" });
 }
-function fn() {
+function mn() {
   return /* @__PURE__ */ r("section", { class: "help", "aria-label": "Keyboard", children: [
     /* @__PURE__ */ r("dl", { children: [
       ["↑ ↓", "shallower, deeper tensor"],
@@ -1510,27 +1511,27 @@ function fn() {
     ] })
   ] });
 }
-function mn(t, e) {
+function gn(t, e) {
   const n = fe({ session: t, act: e });
   n.current = { session: t, act: e }, O(() => {
     if (!t.transport.page) return;
     const o = (s) => {
       const i = s.target;
       if (s.ctrlKey || s.metaKey || s.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
-      const { session: { view: c, model: d, set: u, inputs: a }, act: p } = n.current, f = W(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
+      const { session: { view: c, model: d, set: u, inputs: a }, act: h } = n.current, f = z(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
       if (d && f && (s.key === "ArrowUp" || s.key === "ArrowDown")) {
-        const h = d.nodes[d.nodes.indexOf(f) + l];
-        h && u({ q: bt(c.q, f, h) });
+        const p = d.nodes[d.nodes.indexOf(f) + l];
+        p && u({ q: bt(c.q, f, p) });
       } else if (f && (s.key === "ArrowLeft" || s.key === "ArrowRight")) u({ q: Dt(c.q, f, l) });
       else if (s.key === "[" || s.key === "]") {
-        const h = a.filter((y) => d && y.lenses.includes(d.id)), g = h.findIndex((y) => y.sha === c.x);
-        h.length && u({ x: h[(g + l + h.length) % h.length].sha });
-      } else if (s.key === "/") p.query();
-      else if (s.key === "o") p.open();
+        const p = a.filter((y) => d && y.lenses.includes(d.id)), g = p.findIndex((y) => y.sha === c.x);
+        p.length && u({ x: p[(g + l + p.length) % p.length].sha });
+      } else if (s.key === "/") h.query();
+      else if (s.key === "o") h.open();
       else if (s.key === "s") u({ s: !c.s });
       else if (s.key === "w") u({ w: c.w === "signed" ? "natural" : "signed" });
-      else if (s.key === "?") p.help();
-      else if (s.key === "e") p.take();
+      else if (s.key === "?") h.help();
+      else if (s.key === "e") h.take();
       else if (!d?.text && "gcd".includes(s.key)) u({ v: { g: "grid", c: "compare", d: "decide" }[s.key] });
       else return;
       s.preventDefault();
@@ -1541,15 +1542,15 @@ function mn(t, e) {
 const Ye = typeof document > "u" ? null : document.getElementById("sgfi-explorer");
 if (Ye) {
   const t = new URLSearchParams(location.search).get("token") ?? "";
-  $e(/* @__PURE__ */ r(wt, { transport: new Et(t), start: location.hash }), Ye);
+  $e(/* @__PURE__ */ r(wt, { transport: new Lt(t), start: location.hash }), Ye);
 }
-function gn({ model: t, el: e }) {
+function bn({ model: t, el: e }) {
   const n = new Rt(t);
   return e.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(wt, { transport: n, start: t.get("start") }), e), () => {
     $e(null, e), n.close();
   };
 }
-const bn = { render: gn };
+const vn = { render: bn };
 export {
-  bn as default
+  vn as default
 };
