@@ -121,7 +121,8 @@ class Visit:
             self.page.add_script_tag(path=f"{axe}/axe.min.js")
         for scheme, rules in (("light", None), ("dark", ["color-contrast"])):
             self.page.emulate_media(color_scheme=scheme)
-            assert (scheme, self.page.evaluate(AXE, rules)) == (scheme, [])
+            broken = self.page.evaluate(AXE, rules)
+            assert broken == [], f"{scheme}: {broken}"
         wide = self.page.viewport_size
         self.page.set_viewport_size({"width": 390, "height": 844})
         assert self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
@@ -148,5 +149,7 @@ class Visit:
     def close(self) -> None:
         own = (f"http://127.0.0.1:{self.running.port}/", f"ws://127.0.0.1:{self.running.port}/", "blob:", "data:")
         self.context.close()
-        assert [url for url in self.urls if not url.startswith(own)] == []
-        assert [line for line in self.complaints if not any(part in line for part in self.expected)] == []
+        elsewhere = [url for url in self.urls if not url.startswith(own)]
+        assert elsewhere == [], elsewhere
+        complaints = [line for line in self.complaints if not any(part in line for part in self.expected)]
+        assert complaints == [], complaints
