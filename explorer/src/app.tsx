@@ -79,7 +79,7 @@ function Workbench({ said }: { said: string }) {
   const known = inputs.some((entry) => entry.sha === view.x);
   const ask = model && known && view.q ? { lens: view.m, input: view.x, query: view.q, stages: ["preview", "final", "trust", ...(view.s ? ["share"] : [])] } : null;
   const stages = useLive(ask);
-  useKeys(session, { open: () => setOpen((now) => !now), help: () => setHelp((now) => !now), take: () => setTaking((now) => !now), query: () => queryBox.current?.focus() });
+  useKeys(session, { open: () => setOpen((now) => !now), help: () => setHelp((now) => !now), take: () => setTaking((now) => !now), query: () => { queryBox.current?.focus(); queryBox.current?.select(); } });
   const node = nodeOf(model, view.q);
   return (
     <div class="workbench">
@@ -121,7 +121,6 @@ function Workbench({ said }: { said: string }) {
     </div>
   );
 }
-
 
 
 function Tabs() {

@@ -1,7 +1,7 @@
 /** Channels or cells of a tensor as thumbnails that fill in one after another. */
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { Picture, Trouble, useJson, useLive, useSession } from "./session";
-import { address, nodeOf, split, type View } from "./state";
+import { Trouble, useArrived, useJson, useLive, useSession } from "./session";
+import { address, nodeOf, type View } from "./state";
 import type { Scores } from "./types";
 
 interface Unit {
@@ -11,14 +11,19 @@ interface Unit {
 }
 
 const MORE = 24;
+/** Thumbnails that are asked for at once: a server takes a bounded number of questions. */
+const TOGETHER = 64;
+const NOTHING: ReadonlySet<string> = new Set();
 
 export function Grid() {
   const { view, model, set } = useSession();
   const node = nodeOf(model, view.q);
   const base = node ? { m: view.m, x: view.x, q: node.name } : null;
   const scores = useJson<Scores>(base ? address("scores", base, "json") : null);
-  const [done, setDone] = useState<ReadonlySet<string>>(new Set());
-  useEffect(() => setDone(new Set()), [view.m, view.x, node?.name, view.by]);
+  const about = `${view.m} ${view.x}`;
+  const [ended, setEnded] = useState<{ about: string; queries: ReadonlySet<string> }>({ about, queries: NOTHING });
+  const done = ended.about === about ? ended.queries : NOTHING;
+  const note = (query: string) => setEnded((now) => ({ about, queries: new Set([...(now.about === about ? now.queries : []), query]) }));
   const cellsOnly = node && node.coords.length === 0;
   const by = cellsOnly ? "channels" : view.by;
   const units = useMemo(() => listed(node?.name ?? "", scores.data, by), [node?.name, scores.data, by]);
@@ -34,10 +39,10 @@ export function Grid() {
   const shown = selectivity ? [...first].sort((a, b) => (selectivity[b.query] ?? 0) - (selectivity[a.query] ?? 0)) : first;
   const value = (unit: Unit) => (view.sort === "selectivity" ? selectivity?.[unit.query] : view.sort === "contribution" ? data?.contribution?.[unit.index] : data?.activation[unit.index]);
   const most = Math.max(...shown.map((unit) => Math.abs(value(unit) ?? 0)), 1e-9);
-  const tile = (unit: Unit, pinned: boolean) => (
+  const tile = (unit: Unit, pinned: boolean, place = 0) => (
     <Tile
-      key={unit.query} unit={unit} pinned={pinned} score={value(unit)} most={most} now={unit.query === view.q}
-      ended={() => setDone((known) => (known.has(unit.query) ? known : new Set([...known, unit.query])))}
+      key={unit.query} unit={unit} pinned={pinned} asked={place < ready.length + TOGETHER} score={value(unit)} most={most} now={unit.query === view.q}
+      ended={() => note(unit.query)}
     />
   );
   const pins = view.p.map((query) => ({ query, label: query, index: -1 }));
@@ -65,7 +70,7 @@ export function Grid() {
           <ul class="tiles" aria-label="Pinned">{pins.map((unit) => tile(unit, true))}</ul>
         </>
       )}
-      <ul class="tiles" aria-label={`${by} of ${node.name}`}>{shown.map((unit) => tile(unit, false))}</ul>
+      <ul class="tiles" aria-label={`${by} of ${node.name}`}>{shown.map((unit, place) => tile(unit, false, place))}</ul>
       {shown.length < units.length && (
         <button type="button" class="more" onClick={() => set({ n: Math.min(units.length, view.n + MORE) }, true)}>{MORE} more</button>
       )}
@@ -85,25 +90,32 @@ function ordered(units: Unit[], score: number[] | undefined): Unit[] {
   return score ? [...units].sort((a, b) => score[b.index] - score[a.index] || a.index - b.index) : units;
 }
 
-function Tile(props: { unit: Unit; pinned: boolean; score: number | undefined; most: number; now: boolean; ended(): void }) {
+function Tile(props: { unit: Unit; pinned: boolean; asked: boolean; score: number | undefined; most: number; now: boolean; ended(): void }) {
   const { view, model, set } = useSession();
   const { unit } = props;
-  const stages = useLive({ lens: view.m, input: view.x, query: unit.query, stages: ["final"], background: true });
+  const kinds = model?.picture ? ["preview", "final"] : ["final"];
+  const stages = useLive(props.asked ? { lens: view.m, input: view.x, query: unit.query, stages: kinds, background: true } : null);
   const { state, facts, error } = stages.final ?? {};
+  const best = state === "done" ? "final" : stages.preview?.state === "done" ? "preview" : "";
+  const path = best && model?.picture ? address("inverse", { ...view, q: unit.query }, "png", { stage: best, ...(view.w === "signed" ? { view: "signed" } : {}) }) : null;
+  const { shown } = useArrived(path, { of: `${view.m} ${view.x}`, stage: best });
+  const current = shown?.about.of === `${view.m} ${view.x}` ? shown : null;
+  const stage = model?.picture ? current?.about.stage ?? "none" : best;
   useEffect(() => {
     if (state === "done") props.ended();
-  }, [state]);
+  }, [state, view.m, view.x]);
   const profile = facts?.profile;
   const toggle = () => set({ p: props.pinned || view.p.includes(unit.query) ? view.p.filter((pin) => pin !== unit.query) : [...view.p, unit.query] }, true);
   return (
     <li class={props.now ? "tile now" : "tile"}>
-      <button type="button" class="pick" aria-current={props.now ? "true" : undefined} aria-label={`Look at ${unit.query}`} title={unit.query} data-query={unit.query} data-state={state ?? ""} onClick={() => set({ q: unit.query })}>
-        {model?.picture && <Picture path={state === "done" ? address("inverse", { ...view, q: unit.query }, "png", view.w === "signed" ? { view: "signed" } : {}) : null} alt="" />}
+      <button type="button" class="pick" aria-current={props.now ? "true" : undefined} aria-label={`Look at ${unit.query}`} title={unit.query} data-query={unit.query} data-stage={stage} onClick={() => set({ q: unit.query })}>
+        {model?.picture && (current ? <img class={stage} src={current.url} alt="" data-path={current.path} draggable={false} /> : <div class="blank" />)}
         {model?.text && <Spark values={profile} />}
         {error && <span class="wrong" title={error.got}>!</span>}
       </button>
       <span class="under">
-        <code>{split(unit.query).units || props.pinned ? unit.label : unit.label}</code>
+        <code>{unit.label}</code>
+        {stage === "preview" && <small title="Plain gradient, not the answer">preview</small>}
         {props.score !== undefined && (
           <span class={props.score < 0 ? "score minus" : "score"} title={props.score.toPrecision(3)}>
             <span style={{ width: `${(Math.abs(props.score) / props.most) * 100}%` }} />

@@ -1,8 +1,8 @@
 /** Input and inverse side by side; hovering says what reads what. */
 import { useState } from "preact/hooks";
-import { Picture, Trouble, useJson, useSession, type Stages } from "./session";
+import { Picture, Trouble, useArrived, useJson, useSession, type Arrived, type Stages } from "./session";
 import { address, join, nodeOf, split } from "./state";
-import type { Reads } from "./types";
+import type { Facts, Problem, Reads } from "./types";
 
 /** Along each side of a picture, as the server cuts it. */
 const PLACES = 8;
@@ -13,6 +13,28 @@ const LABELS: Record<string, string> = {
   share: "natural inverse, faded where it is not determined",
 };
 
+interface Answer {
+  /** Model, input and query as they were asked for. */
+  asked: string;
+  query: string;
+  stage: string;
+  label: string;
+  facts: Facts | undefined;
+}
+
+/** What the frame shows: the best answer whose picture has arrived. Everything said under it is about this one, which is another
+ * question's until the first picture of the present one is here. */
+function useAnswer(stages: Stages): { shown: Arrived<Answer> | null; current: boolean; problem?: Problem } {
+  const { view, model } = useSession();
+  const stage = ["share", "final", "preview"].find((name) => stages[name]?.state === "done") ?? "";
+  const facts = stages[stage]?.facts;
+  const path = stage ? address("inverse", { ...view, q: facts?.query ?? view.q }, "png", { stage, ...(view.w === "signed" ? { view: "signed" } : {}) }) : null;
+  const asked = `${view.m} ${view.x} ${view.q}`;
+  const label = model?.kind === "maps" && stage === "final" ? "calibrated maps" : LABELS[stage];
+  const { shown, problem } = useArrived(path, { asked, query: view.q, stage, label, facts });
+  return { shown, current: shown?.about.asked === asked, problem };
+}
+
 export function Panels({ stages }: { stages: Stages }) {
   const { view, model, set, inputs } = useSession();
   const node = nodeOf(model, view.q);
@@ -21,19 +43,14 @@ export function Panels({ stages }: { stages: Stages }) {
   const [cell, setCell] = useState<number | null>(null);
   const spatial = !!model?.picture && node?.coords.length === 2;
   const reads = useJson<Reads>(wanted && spatial && node ? address("reads", { ...view, q: node.name }, "json") : null);
+  const { shown, current, problem } = useAnswer(stages);
   if (!model) return null;
-  const best = ["share", "final", "preview"].find((stage) => stages[stage]?.state === "done");
-  const failed = Object.values(stages).find((stage) => stage.state === "failed" && stage.error);
-  const facts = best ? stages[best].facts : undefined;
-  const params: Record<string, string> = { stage: best ?? "final" };
-  if (view.w === "signed") params.view = "signed";
-  const query = facts?.query ?? view.q;
-  const path = best ? address("inverse", { ...view, q: query }, "png", params) : null;
+  const trouble = Object.values(stages).find((stage) => stage.state === "failed" && stage.error)?.error ?? problem;
+  const stage = current && shown ? shown.about.stage : "none";
   const table = reads.data;
   const overInput = table && cell !== null ? table.share.map((row) => row[cell]) : null;
   const overCells = table && place !== null ? table.share[place] : null;
   const name = inputs.find((entry) => entry.sha === view.x)?.name ?? "input";
-  const label = model.kind === "maps" && best === "final" ? "calibrated maps" : best ? LABELS[best] : "on its way";
   const queried = split(view.q).coords.split(";").filter(Boolean);
   return (
     <section class="panels" aria-label="Input and inverse">
@@ -53,7 +70,9 @@ export function Panels({ stages }: { stages: Stages }) {
       </figure>
       <figure>
         <div class="frame" onPointerEnter={() => setWanted(true)}>
-          <Picture path={path} alt={`${label} of ${view.q}`} className={`answer ${best ?? ""}`} />
+          {shown
+            ? <img class={`answer ${shown.about.stage} ${current ? "" : "stale"}`} src={shown.url} alt={`${shown.about.label} of ${shown.about.query}`} data-path={shown.path} draggable={false} />
+            : <div class="blank answer" role="img" aria-label={`${view.q}, on its way`} />}
           {spatial && node && (
             <Cells
               rows={node.coords[0]} columns={node.coords[1]} weights={overCells} marked={queried}
@@ -61,19 +80,27 @@ export function Panels({ stages }: { stages: Stages }) {
               onPick={(at) => set({ q: join({ ...split(view.q), node: node.name, coords: at.join(",") }) })}
             />
           )}
-          {(!best || best === "preview") && !failed && <Progress stages={stages} />}
+          {(stage === "none" || stage === "preview") && !trouble && <Progress stages={stages} />}
         </div>
-        <figcaption data-stage={best ?? "none"}>
-          <b>{label}</b>{" "}
-          <span>
-            {facts?.gain !== undefined && best !== "preview" && facts.gain > 1.05 && `gain ${facts.gain.toFixed(1)} · `}
-            {typeof facts?.share === "number" && `share up to ${facts.share.toFixed(2)} · `}
-            {facts && `${facts.seconds.toFixed(2)} s`}
-          </span>
+        <figcaption data-stage={stage} data-query={view.q}>
+          {current && shown ? <Caption answer={shown.about} /> : <><b>{trouble ? "no answer" : "on its way"}</b> <span>{shown && <>still shown: <code>{shown.about.query}</code></>}</span></>}
         </figcaption>
       </figure>
-      {failed?.error && <Trouble problem={failed.error} />}
+      {trouble && <Trouble problem={trouble} />}
     </section>
+  );
+}
+
+function Caption({ answer: { label, stage, facts } }: { answer: Answer }) {
+  return (
+    <>
+      <b>{label}</b>{" "}
+      <span>
+        {facts?.gain !== undefined && stage !== "preview" && facts.gain > 1.05 && `gain ${facts.gain.toFixed(1)} · `}
+        {typeof facts?.share === "number" && `share up to ${facts.share.toFixed(2)} · `}
+        {facts && `${facts.seconds.toFixed(2)} s`}
+      </span>
+    </>
   );
 }
 

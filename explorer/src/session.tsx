@@ -29,26 +29,27 @@ export interface Stage {
 
 export type Stages = Record<string, Stage>;
 
-/** Follow a question; asked again whenever it changes, and cancelled when it is no longer shown. */
+const NONE: Stages = {};
+
+/** Follow a question; asked again whenever it changes, and cancelled when it is no longer shown. Never what an earlier question got. */
 export function useLive(ask: Ask | null): Stages {
   const { transport } = useSession();
-  const [stages, setStages] = useState<Stages>({});
+  const [state, setState] = useState<{ key: string; stages: Stages }>({ key: "", stages: NONE });
   const key = ask ? JSON.stringify(ask) : "";
   useEffect(() => {
-    setStages({});
     if (!ask) return undefined;
     return transport.live(ask, (event) => {
       const names = event.stage ? [event.stage] : ask.stages;
-      setStages((now) => {
-        const next = { ...now };
+      setState((now) => {
+        const stages = now.key === key ? { ...now.stages } : {};
         for (const name of names) {
-          next[name] = { state: event.state, steps: event.steps ?? now[name]?.steps ?? 0, facts: event.facts, error: event.error };
+          stages[name] = { state: event.state, steps: event.steps ?? stages[name]?.steps ?? 0, facts: event.facts, error: event.error };
         }
-        return next;
+        return { key, stages };
       });
     });
   }, [key, transport]);
-  return stages;
+  return state.key === key ? state.stages : NONE;
 }
 
 /** JSON at a path, or the problem; nothing while it is on its way. */
@@ -88,24 +89,43 @@ async function blobUrl(transport: Transport, path: string, signal: AbortSignal):
   return url;
 }
 
-/** A picture by its path. While another one is on its way the last stays, unless `fresh`. */
-export function Picture({ path, alt, className = "", fresh = false }: { path: string | null; alt: string; className?: string; fresh?: boolean }) {
+/** The picture at a path as an address for `img`; neither address nor problem while it is on its way. */
+export function usePicture(path: string | null): { url?: string; problem?: Problem } {
   const { transport } = useSession();
-  const [shown, setShown] = useState<{ path: string; url: string } | null>(null);
-  const latest = useRef(path);
-  latest.current = path;
+  const [result, setResult] = useState<{ path: string | null; url?: string; problem?: Problem }>({ path: null });
   useEffect(() => {
     if (!path) return undefined;
     const stop = new AbortController();
     blobUrl(transport, path, stop.signal).then(
-      (url) => latest.current === path && setShown({ path, url }),
-      () => undefined,
+      (url) => !stop.signal.aborted && setResult({ path, url }),
+      (error: unknown) => !stop.signal.aborted && setResult({ path, problem: problemOf(error) }),
     );
     return () => stop.abort();
   }, [path, transport]);
-  const ready = shown && path && (!fresh || shown.path === path);
-  if (!ready) return <div class={`blank ${className}`} role="img" aria-label={`${alt}, on its way`} />;
-  return <img class={className} src={shown.url} alt={alt} data-path={shown.path} draggable={false} />;
+  if (!path) return {};
+  return result.path === path ? result : { url: blobs.get(path) };
+}
+
+export interface Arrived<T> {
+  path: string;
+  url: string;
+  about: T;
+}
+
+/** The last picture that arrived, with what was said about it when it was asked for: it stays until the next one is here. */
+export function useArrived<T>(path: string | null, about: T): { shown: Arrived<T> | null; problem?: Problem } {
+  const last = useRef<Arrived<T> | null>(null);
+  const { url, problem } = usePicture(path);
+  if (path && url) last.current = { path, url, about };
+  return { shown: last.current, problem };
+}
+
+/** The picture at a path, and no other: blank while it is on its way. */
+export function Picture({ path, alt, className = "" }: { path: string | null; alt: string; className?: string }) {
+  const { url, problem } = usePicture(path);
+  if (url) return <img class={className} src={url} alt={alt} data-path={path} draggable={false} />;
+  const state = problem ? `could not be drawn: ${problem.got}` : "on its way";
+  return <div class={`blank ${className}`} role="img" aria-label={alt ? `${alt}, ${state}` : state} title={problem && state} />;
 }
 
 export function Trouble({ problem }: { problem: Problem }) {

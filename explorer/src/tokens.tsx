@@ -26,7 +26,7 @@ export function Strip({ stages }: { stages: Stages }) {
   const asked = new Set(split(view.q).coords.split(";").filter(Boolean).map(Number));
   const most = profile ? Math.max(...profile, 1e-9) : 1;
   return (
-    <section class="strip" aria-label="Source tokens">
+    <section class="strip" aria-label="Source tokens" data-stage={best ?? "none"} data-query={view.q}>
       <ol>
         {words?.map((word, at) => (
           <li key={at} class={asked.has(at) ? "asked" : ""} title={profile ? `${(100 * profile[at]).toFixed(1)} % of the energy` : ""}>
@@ -74,9 +74,11 @@ export function Tokens() {
       </div>
       {here && (
         <section aria-label="Going to">
-          <h3>Going to <small>logit lens at {here.node}, position {at}</small></h3>
+          <h3>Going to <small>{here.lens} at {here.node}, position {at}</small></h3>
           <ol>{here.next[at]?.map((word, rank) => <li key={rank}><b>{shown(word)}</b> <small>{(100 * here.odds[at][rank]).toFixed(1)} %</small></li>)}</ol>
-          <p class="note">The residual state after this layer, read out by the final norm and the unembedding as if the model ended here.</p>
+          <p class="note">
+            The residual state after this layer, {here.lens === "logit lens" ? "read out by the final norm and the unembedding as if the model ended here." : "carried to the end by the matrix of your Jacobian lens, then read out by the final norm and the unembedding."}
+          </p>
         </section>
       )}
     </div>

@@ -1,6 +1,7 @@
 /** Always visible: what other targets would have given at the same operating point. */
-import { Picture, useSession, type Stage, type Stages } from "./session";
+import { Picture, useJson, useSession, type Stage, type Stages } from "./session";
 import { address } from "./state";
+import type { Quality } from "./types";
 
 const VERDICTS: Record<string, [string, string]> = {
   follows: ["good", "The picture follows its target"],
@@ -41,8 +42,8 @@ export function Trust({ stages }: { stages: Stages }) {
       </dl>
       {model?.picture && (
         <div class="controls">
-          {facts?.random !== null && <figure><Picture path={picture("random")} alt="What a random target gives" fresh /><figcaption>random target</figcaption></figure>}
-          {facts?.swapped !== null && <figure><Picture path={picture("swapped")} alt="What another input's target gives" fresh /><figcaption>{other ? `${other}'s target` : "swapped target"}</figcaption></figure>}
+          {facts?.random !== null && <figure><Picture path={picture("random")} alt="What a random target gives" /><figcaption>random target</figcaption></figure>}
+          {facts?.swapped !== null && <figure><Picture path={picture("swapped")} alt="What another input's target gives" /><figcaption>{other ? `${other}'s target` : "swapped target"}</figcaption></figure>}
         </div>
       )}
       {facts?.sentence && <p class="sentence">{facts.sentence}</p>}
@@ -53,7 +54,38 @@ export function Trust({ stages }: { stages: Stages }) {
         <Fact name="steps" value={answer?.steps !== undefined ? (answer.steps === 0 ? "exact" : String(answer.steps)) : undefined} />
         <Fact name="numbers asked for" value={facts?.numbers?.toLocaleString("en")} />
       </dl>
+      {model?.kind === "maps" && <Maps id={model.id} />}
     </aside>
+  );
+}
+
+/** Where along the path a map folder loses what, and what would help. */
+function Maps({ id }: { id: string }) {
+  const { data } = useJson<Quality>(`/quality/${id}.json`);
+  if (!data) return null;
+  const percent = (share: number | null | undefined) => (typeof share === "number" ? `${(100 * share).toFixed(1)} %` : "–");
+  const last = data.nodes.find((node) => node.name === "input");
+  const missed = last && (last.unseen.length ? last.unseen[last.unseen.length - 1] : last.seen);
+  return (
+    <section class="maps" aria-label="These maps">
+      <h3>These maps</h3>
+      {data.why && <p class="plain">{data.why}</p>}
+      {last && <p class="plain" data-missed={missed ?? ""}>Miss {percent(missed)} of the input's energy on {last.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map"}.</p>}
+      {data.nodes.length > 0 && (
+        <details>
+          <summary>Every node, and advice</summary>
+          <table>
+            <thead><tr><th scope="col">node</th><th scope="col">seen</th><th scope="col">unseen</th><th scope="col">lost</th></tr></thead>
+            <tbody>
+              {data.nodes.map((node) => (
+                <tr key={node.name}><th scope="row"><code>{node.name}</code></th><td>{percent(node.seen)}</td><td>{percent(node.unseen[node.unseen.length - 1])}</td><td>{percent(node.lost)}</td></tr>
+              ))}
+            </tbody>
+          </table>
+          {(data.advice.length ? data.advice : ["Nothing stands out."]).map((line) => <p key={line} class="plain">{line}</p>)}
+        </details>
+      )}
+    </section>
   );
 }
 

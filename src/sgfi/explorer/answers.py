@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import sgfi
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.trust import ALIKE, OPERATING_POINT, Trust, trust
 from sgfi.explorer import decide, reading, tokens
-from sgfi.explorer.lenses import Lens, watched
+from sgfi.explorer.lenses import Lens
 from sgfi.explorer.pictures import painter
 from sgfi.explorer.store import Artefact
 from sgfi.explorer.worker import Tick
@@ -36,6 +37,7 @@ class Case:
     stage: str
     other: Tensor | None = None
     """(1, *input) the second input of what compares two."""
+    jacobian_lens: Path | None = None
 
 
 def answer(workspace: Workspace, question: Question, tick: Tick) -> Artefact:
@@ -45,8 +47,8 @@ def answer(workspace: Workspace, question: Question, tick: Tick) -> Artefact:
     other = workspace.prepared(question.lens, question.other) if question.other else None
     other = other if other is not None and other.shape == x.shape else None
     tick()
-    estimator = watched(lens.at(x), tick)
-    case = Case(lens, estimator, x, workspace.parse(question.query), question.stage, other)
+    estimator = workspace.watched(lens.at(x), tick)
+    case = Case(lens, estimator, x, workspace.parse(question.query), question.stage, other, workspace.jacobian_lens)
     began = time.perf_counter()
     made = STAGES[question.stage](case)
     seconds = round(time.perf_counter() - began, 4)
@@ -157,7 +159,7 @@ def _decide(case: Case) -> Artefact:
 
 
 def _tokens(case: Case) -> Artefact:
-    return Artefact(facts=tokens.grid(case.lens, case.estimator, case.x))
+    return Artefact(facts=tokens.grid(case.lens, case.estimator, case.x, case.jacobian_lens))
 
 
 STAGES: dict[str, Callable[[Case], Artefact]] = {
@@ -181,9 +183,11 @@ URGENCY = {
     "scores": 1,
     "tokens": 1,
     "decide": 2,
-    "reads": 4,
-    "share": 3,
-    "trust": 4,
+    "reads": 2,
+    "share": 2,
+    "trust": 3,
 }
-"""The order in which the worker takes questions that wait; thumbnails come in between."""
+"""The order in which the worker takes questions that wait."""
+THUMBNAILS = {stage: 2 if stage == "preview" else 4 for stage in STAGES}
+"""The same of thumbnails: all of them as previews first, the rest when the question at hand has its controls."""
 LIMITS = {"operating_point": OPERATING_POINT}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import re
 import textwrap
 from collections.abc import Mapping
 from html import escape
+from shlex import quote
 from typing import Any
+from urllib.parse import urlencode
 
 from sgfi.explorer.inputs import Input
 from sgfi.explorer.lenses import Lens
+from sgfi.explorer.store import default_folder
 from sgfi.explorer.workspace import Question
 
 TYPES = {"svg": "image/svg+xml", "html": "text/html; charset=utf-8", "py": "text/plain", "sh": "text/plain"}
@@ -63,11 +67,13 @@ def page(question: Question, figure: str, facts: Mapping[str, Any], python: str,
     )
 
 
-def python_lines(lens: Lens, entry: Input, question: Question) -> str:
-    """Run in any folder: the same numbers as on the screen."""
+def python_lines(lens: Lens, entry: Input, question: Question, query: str) -> str:
+    """Run in any folder: the same numbers as on the screen. ``query`` names files of directions by their paths."""
     stage = question.stage if question.stage in ("raw", "first") else "final"
     lines = ["import sgfi"]
-    if lens.kind == "maps":
+    if lens.source.get("notebook"):
+        lines += ["# lens: the estimator of this notebook, as it was passed to sgfi.widget(lens, x)"]
+    elif lens.kind == "maps":
         lines += ["from sgfi.cli.loading import open_family", f"opened = open_family({str(lens.source['source'])!r})"]
         lines += ["lens, loaded = opened.estimator, opened.loaded"]
     else:
@@ -81,23 +87,33 @@ def python_lines(lens: Lens, entry: Input, question: Question) -> str:
         lines += ["from safetensors.torch import load_file", f"x = load_file({str(entry.file)!r})['x']"]
     else:
         lines += ["from sgfi.inputs import read_image", f"x = read_image({str(entry.file)!r}, loaded.preprocessing)"]
-    if lens.kind != "maps":
+    if lens.kind != "maps" and not lens.source.get("notebook"):
         lines += ["graph = sgfi.capture(loaded.model, loaded.example)"] if entry.kind != "text" else []
         lines += ["lens = sgfi.natural(graph, input_prior(loaded, graph))"]
-    asked = f"sgfi.sweep(lens, x, [sgfi.Query.parse({question.query!r})], stage={stage!r})"
+    asked = f"sgfi.sweep(lens, x, [sgfi.Query.parse({query!r})], stage={stage!r})"
     return "\n".join([*lines, f"(answer,) = {asked}", "answer.value"]) + "\n"
 
 
-def command_line(lens: Lens, entry: Input, question: Question) -> str:
+def command_lines(lens: Lens, entry: Input, question: Question, query: str, link: Mapping[str, str]) -> str:
+    """Two commands: the picture of the screen by its ``link``, and the numbers from model and input alone."""
+    if lens.source.get("notebook"):
+        return "# The estimator lives in a notebook: use the Python lines.\n"
     source = str(lens.source.get("source", ""))
-    given = _quoted(entry.text) if entry.kind == "text" else str(entry.file)
+    lines = []
+    if lens.picture and question.stage in ("final", "share"):
+        cache = entry.file.parent.parent
+        kept = "" if cache == default_folder() else f" --cache {quote(str(cache))}"
+        trusted = f" --model {quote(source)}" if source.rpartition(":")[0].endswith(".py") else ""
+        files = re.findall(r"%(/.*?\.safetensors)", query)
+        named = "".join(f" --directions {quote(file)}" for file in files)
+        lines += [f"sgfi export {quote('#' + urlencode(link))}{kept}{trusted}{named} --out answer.png"]
+    given = quote(entry.text if entry.kind == "text" else str(entry.file))
     if lens.kind == "maps":
-        return f"sgfi invert {source} {given} --query {_quoted(question.query)}\n"
-    size = f" --size {lens.source['size']}" if lens.source.get("size") else ""
-    weights = lens.source.get("weights")
-    chosen = f" --weights {weights}" if weights not in (None, "pretrained") else ""
-    return f"sgfi look {source} {given} --query {_quoted(question.query)}{size}{chosen} --out look.png\n"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\"'\"'") + "'"
+        lines += [f"sgfi invert {quote(source)} {given} --query {quote(query)} --out answer.safetensors"]
+    else:
+        size = f" --size {lens.source['size']}" if lens.source.get("size") else ""
+        weights = lens.source.get("weights")
+        chosen = f" --weights {quote(str(weights))}" if weights not in (None, "pretrained") else ""
+        settings = f"{size}{chosen} --no-share --out answer.safetensors"
+        lines += [f"sgfi look {quote(source)} {given} --query {quote(query)}{settings}"]
+    return "\n".join(lines) + "\n"

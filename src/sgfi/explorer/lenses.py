@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from sgfi.errors import QueryError
 from sgfi.explorer.store import digest
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.natural import Prior
+from sgfi.natural import Prior, Recent
 from sgfi.report.look import input_prior, is_picture
 
 LENGTHS = 4
@@ -33,6 +34,8 @@ class Lens:
     """``"natural"`` or ``"maps"``."""
     source: Mapping[str, Any] = field(default_factory=dict)
     """How it was opened: what ``sgfi explore`` was given."""
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """Of a map folder."""
     _lengths: dict[int, sgfi.Estimator] = field(default_factory=dict, repr=False)
 
     @property
@@ -96,26 +99,41 @@ def natural_lens(loaded: LoadedModel, title: str | None = None, **source: Any) -
 def map_lens(estimator: sgfi.Estimator, loaded: LoadedModel, folder: str, manifest: Mapping[str, Any]) -> Lens:
     """A calibrated family."""
     record = {"source": folder, "manifest": digest(manifest)}
-    return Lens(estimator, loaded, f"{loaded.spec} · maps", "maps", record)
+    return Lens(estimator, loaded, f"{loaded.spec} · maps", "maps", record, manifest)
 
 
-def watched(estimator: sgfi.Estimator, tick: Callable[[], None]) -> sgfi.Estimator:
-    """The same estimator, calling ``tick`` at every step of a solve, which may raise to stop it."""
-    if not isinstance(estimator, sgfi.NaturalInverse):
-        return estimator
-    prior = estimator.prior
-    blank = torch.zeros(1, *prior.shape, dtype=prior.mean.dtype)
-    prior.apply(blank), prior.root(blank)  # tables that are made once and shared by every copy
+class Watched:
+    """Natural inverses that call ``tick`` at every step of a solve, which may raise to stop it, and that keep the
+    derivatives of the tensors last asked about. For one worker: it answers one question after another."""
 
-    class Watched(type(prior)):  # type: ignore[misc]
-        def apply(self, tensor: Tensor) -> Tensor:
-            tick()
-            return super().apply(tensor)
+    def __init__(self) -> None:
+        self.tick: Callable[[], None] = lambda: None
+        self.recent = Recent()
+        self._twins: WeakKeyDictionary[sgfi.NaturalInverse, sgfi.NaturalInverse] = WeakKeyDictionary()
 
-        def root(self, tensor: Tensor) -> Tensor:
-            tick()
-            return super().root(tensor)
+    def __call__(self, estimator: sgfi.Estimator, tick: Callable[[], None]) -> sgfi.Estimator:
+        """The same estimator, watched by the present question; maps as they are."""
+        self.tick = tick
+        if not isinstance(estimator, sgfi.NaturalInverse):
+            return estimator
+        if estimator not in self._twins:
+            self._twins[estimator] = replace(estimator, prior=self._ticking(estimator.prior), recent=self.recent)
+        return self._twins[estimator]
 
-    twin: Prior = copy.copy(prior)
-    object.__setattr__(twin, "__class__", Watched)
-    return replace(estimator, prior=twin)
+    def _ticking(self, prior: Prior) -> Prior:
+        blank = torch.zeros(1, *prior.shape, dtype=prior.mean.dtype)
+        prior.apply(blank), prior.root(blank)  # tables that are made once and shared by every copy
+        watch = self
+
+        class Ticking(type(prior)):  # type: ignore[misc]
+            def apply(self, tensor: Tensor) -> Tensor:
+                watch.tick()
+                return super().apply(tensor)
+
+            def root(self, tensor: Tensor) -> Tensor:
+                watch.tick()
+                return super().root(tensor)
+
+        twin: Prior = copy.copy(prior)
+        object.__setattr__(twin, "__class__", Ticking)
+        return twin

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import sgfi
+from sgfi.evaluation.quality import advice, quality
 from sgfi.explorer.lenses import Lens
 from sgfi.graph import Node
 
@@ -41,6 +43,16 @@ def edges(estimator: sgfi.Estimator) -> list[list[str]]:
         for start in sorted(above[end], key=names.index)
         if not any(start in above[middle] for middle in above[end])
     ]
+
+
+def quality_of(lens: Lens) -> dict[str, Any]:
+    """What ``sgfi maps info --quality`` knows of a map folder: the error of every node, and advice. Else no nodes."""
+    calibration = lens.manifest.get("calibration")
+    if calibration is None:
+        why = "no maps: every answer has a residual and controls of its own"
+        return {"nodes": [], "advice": [], "why": why if lens.kind == "natural" else "these maps have no manifest"}
+    nodes = quality(lens.manifest)
+    return {"nodes": [asdict(node) for node in nodes], "advice": advice(nodes, calibration["samples"])}
 
 
 def _node(node: Node) -> dict[str, Any]:

@@ -4,9 +4,11 @@
 ``/api/health``                                       queue, counts, memory
 ``/api/models``                                       open lenses with their tensors and the boundary DAG
 ``/api/inputs``                                       known inputs; POST adds one and returns its digest
+``/quality/<lens>.json``                              error of every node of a map folder, and advice
 ``/input/<lens>/<input>.png|json``                    an input as the model sees it; a text's tokens
 ``/inverse/<lens>/<input>/<query>.png|json|safetensors``   ``?stage=preview|raw|first|final|share``
 ``/export/<lens>/<input>/<query>.svg|html|py|sh``     what is shown, to take away
+``/sweep/<lens>/<input>/<query>|<query>....json``     numbers about many answers, when all are there
 ``/likeness/<lens>/<input>/<query>|<query>....json``  selectivity among known answers
 ``/trust|scores|reads|decide|tokens/<lens>/<input>/<query>.json``  the other stages; trust has pictures too
 ====================================================  =======================================================
@@ -24,20 +26,18 @@ import torch
 
 from sgfi.errors import QueryError, SgfiError
 from sgfi.explorer import export, pictures, tokens
-from sgfi.explorer.answers import INVERSES, LIMITS, STAGES, URGENCY, answer
+from sgfi.explorer.answers import INVERSES, LIMITS, STAGES, THUMBNAILS, URGENCY, answer
 from sgfi.explorer.comparing import pair
 from sgfi.explorer.inputs import as_pixels
-from sgfi.explorer.models import describe_lens
+from sgfi.explorer.models import describe_lens, quality_of
 from sgfi.explorer.store import Artefact, digest
 from sgfi.explorer.worker import BusyError, Cancelled, FaultError, Ticket, Worker, together
 from sgfi.explorer.workspace import Question, Workspace
 
 FOREVER = "private, max-age=31536000, immutable"
 TYPES = {"json": "application/json", "png": "image/png", "safetensors": "application/octet-stream"}
-MOST_ALIKE = 256
-"""Answers that are compared with each other."""
-BACKGROUND = 2
-"""Urgency of thumbnails."""
+MOST_TOGETHER = 256
+"""Answers that are asked for, or compared with each other, at once."""
 Params = Mapping[str, str]
 
 
@@ -98,8 +98,8 @@ class Site:
                 self.workspace.store.put(question.key, made)
             return made
 
-        urgency = BACKGROUND if background else URGENCY[question.stage]
-        return self.worker.submit(question.key, run, urgency, progress)
+        urgency = THUMBNAILS if background else URGENCY
+        return self.worker.submit(question.key, run, urgency[question.stage], progress)
 
     def request(self, path: str, params: Params | None = None, known: str | None = None) -> Ticket:
         """A claim on the :class:`Reply` to a GET; ``known`` is the ETag that the client has."""
@@ -134,10 +134,14 @@ class Site:
             }
             if parts[1] in records:
                 return Ticket.done(json_reply(records[parts[1]]()))
+        if parts[0] == "quality" and len(parts) == 2:
+            return Ticket.done(json_reply(quality_of(self.workspace.lens(_suffixed(parts[1])[0]))))
         if parts[0] == "input" and len(parts) == 3:
             return Ticket.done(self._input(parts[1], *_suffixed(parts[2])))
         if parts[0] == "export" and len(parts) == 4:
             return self._export(parts[1], parts[2], *_suffixed(parts[3]), params)
+        if parts[0] == "sweep" and len(parts) == 4:
+            return self._sweep(parts[1], parts[2], _suffixed(parts[3])[0].split("|"), params.get("stage", "final"))
         if parts[0] == "likeness" and len(parts) == 4:
             return Ticket.done(json_reply(self._likeness(parts[1], parts[2], _suffixed(parts[3])[0].split("|"))))
         if len(parts) == 4 and (parts[0] == "inverse" or parts[0] in STAGES):
@@ -175,7 +179,17 @@ class Site:
             raise NotFoundError(known, repr((suffix, stage)), "Choose one of these.")
         question = self.workspace.question(lens, sha, query, stage)
         opened, entry = self.workspace.lens(lens), self.workspace.input(sha)
-        python, shell = (make(opened, entry, question) for make in (export.python_lines, export.command_line))
+        spelled = self.workspace.located(question.query)
+        link = {
+            "m": lens,
+            "x": sha,
+            "q": question.query,
+            "s": "1" if stage == "share" else "",
+            "w": params.get("view", ""),
+        }
+        python = export.python_lines(opened, entry, question, spelled)
+        shown = {name: text for name, text in link.items() if text}
+        shell = export.command_lines(opened, entry, question, spelled, shown)
         if suffix in ("py", "sh"):
             return Ticket.done(Reply({"py": python, "sh": shell}[suffix].encode(), export.TYPES[suffix]))
         checks = self.workspace.question(lens, sha, query, "trust", params.get("other", ""))
@@ -197,9 +211,21 @@ class Site:
 
         return together([self.ask(question), self.ask(checks)]).chained(composed)
 
+    def _sweep(self, lens: str, sha: str, queries: list[str], stage: str) -> Ticket:
+        """Facts of many answers, in the order of their queries; they stand in the queue like thumbnails."""
+        if len(queries) > MOST_TOGETHER or stage not in INVERSES:
+            raise QueryError(
+                f"at most {MOST_TOGETHER} queries at a stage among {', '.join(INVERSES)}",
+                f"{len(queries)} at {stage[:20]!r}",
+                "Ask for fewer at once.",
+            )
+        questions = [self.workspace.question(lens, sha, query, stage) for query in queries]
+        asked = together([self.ask(question, background=True) for question in questions])
+        return asked.chained(lambda made: json_reply({"answers": [dict(each.facts) for each in made]}))
+
     def _likeness(self, lens: str, sha: str, queries: list[str]) -> dict[str, Any]:
         """Selectivity among answers that are known: one minus the mean absolute cosine with the others."""
-        questions = [self.workspace.question(lens, sha, query, "final") for query in queries[:MOST_ALIKE]]
+        questions = [self.workspace.question(lens, sha, query, "final") for query in queries[:MOST_TOGETHER]]
         known = {question.query: self.workspace.store.get(question.key) for question in questions}
         values = {query: made.tensors["value"].flatten() for query, made in known.items() if made is not None}
         if len(values) < 2:

@@ -46,7 +46,7 @@ def widget(
     shape = tuple(int(size) for size in x.shape[1:])
     loaded = LoadedModel(lens.graph.model_class.rpartition(".")[2], nn.Identity(), preprocessing, shape)
     kind = "maps" if isinstance(lens, sgfi.MapFamily) else "natural"
-    opened = Lens(lens, loaded, loaded.spec, kind, {"source": loaded.spec})
+    opened = Lens(lens, loaded, loaded.spec, kind, {"source": loaded.spec, "notebook": True})
     folder = tempfile.TemporaryDirectory(prefix="sgfi-widget-")
     workspace = Workspace(Store(Path(folder.name)), [opened])
     for index, row in enumerate(x):

@@ -15,7 +15,7 @@ from torch import Tensor
 import sgfi
 from sgfi.errors import QueryError
 from sgfi.explorer.inputs import Input, keep_bytes, stored_inputs
-from sgfi.explorer.lenses import Lens
+from sgfi.explorer.lenses import Lens, Watched
 from sgfi.explorer.store import Store, digest
 
 VERSION = 1
@@ -38,7 +38,7 @@ class Question:
     other: str = ""
     """A second input, for what compares two."""
     files: str = ""
-    """Digest of the directions that the query names."""
+    """Digest of the files that the answer depends on: directions that the query names, a Jacobian lens."""
 
     @property
     def key(self) -> str:
@@ -48,12 +48,21 @@ class Question:
 class Workspace:
     """The open lenses and inputs of one store."""
 
-    def __init__(self, store: Store, lenses: Iterable[Lens], directions: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        lenses: Iterable[Lens],
+        directions: Mapping[str, Path] | None = None,
+        jacobian_lens: Path | None = None,
+    ) -> None:
         self.store = store
         self.directions = dict(directions or {})
         """Files of directions by the names that queries may use for them: a client never names a path."""
+        self.jacobian_lens = jacobian_lens
+        """A file of one matrix for each layer of a language model, see :mod:`sgfi.explorer.tokens`."""
         self.lenses = {lens.id: lens for lens in lenses}
         self.inputs: dict[str, Input] = stored_inputs(store)
+        self.watched = Watched()
         self._prepared: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
         self._lock = threading.Lock()
         for name, lens in self.lenses.items():
@@ -97,11 +106,15 @@ class Workspace:
         self.input(sha)
         if stage == "trust":
             other = other or self.neighbour(lens, sha)
-        return Question(lens, sha, text, stage, other and self.input(other).sha, self._digest(text))
+        return Question(lens, sha, text, stage, other and self.input(other).sha, self._digest(text, stage))
 
     def parse(self, text: str) -> sgfi.Query:
         """A client's query: directions by the names under which their files were opened, and by no path."""
-        return sgfi.Query.parse(PLUS.join(map(self._located, text.split(PLUS))))
+        return sgfi.Query.parse(self.located(text))
+
+    def located(self, text: str) -> str:
+        """A query with paths in place of names."""
+        return PLUS.join(map(self._located, text.split(PLUS)))
 
     def _located(self, part: str) -> str:
         node, percent, named = part.partition("%")
@@ -121,8 +134,9 @@ class Workspace:
             text = text.replace(f"%{path}", f"%{name}")
         return text
 
-    def _digest(self, text: str) -> str:
+    def _digest(self, text: str, stage: str) -> str:
         used = [path for name, path in self.directions.items() if f"%{name}" in text]
+        used += [self.jacobian_lens] if stage == "tokens" and self.jacobian_lens is not None else []
         return digest([hashlib.sha256(path.read_bytes()).hexdigest() for path in used]) if used else ""
 
     @staticmethod

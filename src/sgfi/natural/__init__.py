@@ -7,6 +7,7 @@ from sgfi.natural.lens import NaturalInverse, natural
 from sgfi.natural.path import Path
 from sgfi.natural.photographs import photograph_prior
 from sgfi.natural.prior import from_tensors, prior
+from sgfi.natural.recent import Recent
 from sgfi.natural.solution import Solver
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "NaturalInverse",
     "Path",
     "Prior",
+    "Recent",
     "Solver",
     "embedding_prior",
     "from_tensors",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -22,6 +22,7 @@ from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
+from sgfi.natural.recent import Recent, contents
 from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import Problem
 
@@ -75,6 +76,8 @@ class NaturalInverse:
     ridge: float
     target_value: str
     solver: Solver
+    recent: Recent | None = None
+    """Where derivatives are kept for the next query on the same tensor of the same input."""
 
     def __post_init__(self) -> None:
         if tuple(self.graph.input.shape[1:]) != self.prior.shape:
@@ -290,11 +293,24 @@ class NaturalInverse:
         return known.scaled(torch.cat([self.state(x, part.target).flatten(1) for part in query.parts], 1))
 
     def _problem(self, x: Tensor, node: Node) -> Problem:
-        derivative = jacobian(self.graph, node.name, x, self.prior.mean_like(x), self.path)
-        return Problem(derivative, self.prior, float(self.ridge), self.solver, node.channel_axis or 1)
+        def make() -> Problem:
+            derivative = jacobian(self.graph, node.name, x, self.prior.mean_like(x), self.path)
+            return Problem(derivative, self.prior, float(self.ridge), self.solver, node.channel_axis or 1)
+
+        return self._kept("problem", x, node, make, lambda made: made.jacobian.work * len(x) * x.element_size())
+
+    def _kept(self, what: str, x: Tensor, node: Node, make: Callable[[], Any], size: Callable[[Any], int]) -> Any:
+        """What ``make`` gives, or gave for the same numbers and settings."""
+        if self.recent is None:
+            return make()
+        settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.solver)
+        return self.recent.get((what, contents(x), node.name, settings), make, size)
 
     def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
         """t before masking: ``J (x - mu)`` or ``H(x) - H(mu)``, (B, *target)."""
+        return self._kept("registered", x, node, lambda: self._measured(x, node, known), lambda made: made.nbytes)
+
+    def _measured(self, x: Tensor, node: Node, known: Jacobian | None) -> Tensor:
         mu = self.prior.mean_like(x)
         if self.target_value == "tangent":
             derivative = known or jacobian(self.graph, node.name, x, mu, self.path)

@@ -1,159 +1,159 @@
-var he, k, Xe, D, Ae, Ye, Ze, me, re, G, et, Se, we, xe, tt, ae = {}, ce = [], vt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
-function U(e, t) {
-  for (var n in t) e[n] = t[n];
-  return e;
+var he, k, Ze, B, Ae, et, tt, me, re, V, nt, Se, we, ke, rt, ae = {}, ce = [], kt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
+function R(t, e) {
+  for (var n in e) t[n] = e[n];
+  return t;
 }
-function Te(e) {
-  e && e.parentNode && e.parentNode.removeChild(e);
+function Te(t) {
+  t && t.parentNode && t.parentNode.removeChild(t);
 }
-function bt(e, t, n) {
+function xt(t, e, n) {
   var o, s, i, c = {};
-  for (i in t) i == "key" ? o = t[i] : i == "ref" ? s = t[i] : c[i] = t[i];
-  if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof e == "function" && e.defaultProps != null) for (i in e.defaultProps) c[i] === void 0 && (c[i] = e.defaultProps[i]);
-  return ie(e, c, o, s, null);
+  for (i in e) i == "key" ? o = e[i] : i == "ref" ? s = e[i] : c[i] = e[i];
+  if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof t == "function" && t.defaultProps != null) for (i in t.defaultProps) c[i] === void 0 && (c[i] = t.defaultProps[i]);
+  return ie(t, c, o, s, null);
 }
-function ie(e, t, n, o, s) {
-  var i = { type: e, props: t, key: n, ref: o, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Xe, __i: -1, __u: 0 };
+function ie(t, e, n, o, s) {
+  var i = { type: t, props: e, key: n, ref: o, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Ze, __i: -1, __u: 0 };
   return s == null && k.vnode != null && k.vnode(i), i;
 }
-function z(e) {
-  return e.children;
+function j(t) {
+  return t.children;
 }
-function oe(e, t) {
-  this.props = e, this.context = t;
+function oe(t, e) {
+  this.props = t, this.context = e;
 }
-function B(e, t) {
-  if (t == null) return e.__ ? B(e.__, e.__i + 1) : null;
-  for (var n; t < e.__k.length; t++) if ((n = e.__k[t]) != null && n.__e != null) return n.__e;
-  return typeof e.type == "function" ? B(e) : null;
+function W(t, e) {
+  if (e == null) return t.__ ? W(t.__, t.__i + 1) : null;
+  for (var n; e < t.__k.length; e++) if ((n = t.__k[e]) != null && n.__e != null) return n.__e;
+  return typeof t.type == "function" ? W(t) : null;
 }
-function yt(e) {
-  if (e.__P && e.__d) {
-    var t = e.__v, n = t.__e, o = [], s = [], i = U({}, t);
-    i.__v = t.__v + 1, k.vnode && k.vnode(i), Me(e.__P, i, t, e.__n, e.__P.namespaceURI, 32 & t.__u ? [n] : null, o, n ?? B(t), !!(32 & t.__u), s), i.__v = t.__v, i.__.__k[i.__i] = i, st(o, i, s), t.__e = t.__ = null, i.__e != n && nt(i);
+function $t(t) {
+  if (t.__P && t.__d) {
+    var e = t.__v, n = e.__e, o = [], s = [], i = R({}, e);
+    i.__v = e.__v + 1, k.vnode && k.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, o, n ?? W(e), !!(32 & e.__u), s), i.__v = e.__v, i.__.__k[i.__i] = i, at(o, i, s), e.__e = e.__ = null, i.__e != n && it(i);
   }
 }
-function nt(e) {
-  if ((e = e.__) != null && e.__c != null) return e.__e = e.__c.base = null, e.__k.some(function(t) {
-    if (t != null && t.__e != null) return e.__e = e.__c.base = t.__e;
-  }), nt(e);
+function it(t) {
+  if ((t = t.__) != null && t.__c != null) return t.__e = t.__c.base = null, t.__k.some(function(e) {
+    if (e != null && e.__e != null) return t.__e = t.__c.base = e.__e;
+  }), it(t);
 }
-function ke(e) {
-  (!e.__d && (e.__d = !0) && D.push(e) && !de.__r++ || Ae != k.debounceRendering) && ((Ae = k.debounceRendering) || Ye)(de);
+function xe(t) {
+  (!t.__d && (t.__d = !0) && B.push(t) && !de.__r++ || Ae != k.debounceRendering) && ((Ae = k.debounceRendering) || et)(de);
 }
 function de() {
   try {
-    for (var e, t = 1; D.length; ) D.length > t && D.sort(Ze), e = D.shift(), t = D.length, yt(e);
+    for (var t, e = 1; B.length; ) B.length > e && B.sort(tt), t = B.shift(), e = B.length, $t(t);
   } finally {
-    D.length = de.__r = 0;
+    B.length = de.__r = 0;
   }
 }
-function rt(e, t, n, o, s, i, c, d, u, l, h) {
-  var _, a, p, y, w, g, v = o && o.__k || ce, f = t.length;
-  for (u = wt(n, t, v, u, f), _ = 0; _ < f; _++) (p = n.__k[_]) != null && (a = p.__i != -1 && v[p.__i] || ae, p.__i = _, g = Me(e, p, a, s, i, c, d, u, l, h), y = p.__e, p.ref && a.ref != p.ref && (a.ref && Pe(a.ref, null, p), h.push(p.ref, p.__c || y, p)), w == null && y != null && (w = y), 4 & p.__u ? (u = it(p, u, e), a.__e && (a.__e = null)) : typeof p.type == "function" && g !== void 0 ? u = g : y && (u = y.nextSibling), p.__u &= -7);
-  return n.__e = w, u;
+function ot(t, e, n, o, s, i, c, d, u, a, h) {
+  var f, l, p, g, y, v, b = o && o.__k || ce, _ = e.length;
+  for (u = qt(n, e, b, u, _), f = 0; f < _; f++) (p = n.__k[f]) != null && (l = p.__i != -1 && b[p.__i] || ae, p.__i = f, v = Me(t, p, l, s, i, c, d, u, a, h), g = p.__e, p.ref && l.ref != p.ref && (l.ref && Pe(l.ref, null, p), h.push(p.ref, p.__c || g, p)), y == null && g != null && (y = g), 4 & p.__u ? (u = st(p, u, t), l.__e && (l.__e = null)) : typeof p.type == "function" && v !== void 0 ? u = v : g && (u = g.nextSibling), p.__u &= -7);
+  return n.__e = y, u;
 }
-function wt(e, t, n, o, s) {
-  var i, c, d, u, l, h = n.length, _ = h, a = 0;
-  for (e.__k = new Array(s), i = 0; i < s; i++) (c = t[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = e.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = e.__k[i] = ie(z, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = e.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : e.__k[i] = c, u = i + a, c.__ = e, c.__b = e.__b + 1, d = null, (l = c.__i = xt(c, n, u, _)) != -1 && (_--, (d = n[l]) && (d.__u |= 2)), d == null || d.__v == null ? (l == -1 && (s > h ? a-- : s < h && a++), typeof c.type != "function" && (c.__u |= 4)) : l != u && (l == u - 1 ? a-- : l == u + 1 ? a++ : (l > u ? a-- : a++, c.__u |= 4))) : e.__k[i] = null;
-  if (_) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = B(d)), at(d, d));
+function qt(t, e, n, o, s) {
+  var i, c, d, u, a, h = n.length, f = h, l = 0;
+  for (t.__k = new Array(s), i = 0; i < s; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > h ? l-- : s < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
+  if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = W(d)), dt(d, d));
   return o;
 }
-function it(e, t, n) {
+function st(t, e, n) {
   var o, s;
-  if (typeof e.type == "function") {
-    for (o = e.__k, s = 0; o && s < o.length; s++) o[s] && (o[s].__ = e, t = it(o[s], t, n));
-    return t;
+  if (typeof t.type == "function") {
+    for (o = t.__k, s = 0; o && s < o.length; s++) o[s] && (o[s].__ = t, e = st(o[s], e, n));
+    return e;
   }
-  e.__e != t && (t && e.type && !t.parentNode && (t = B(e)), t = n.insertBefore(e.__e, t || null));
+  t.__e != e && (e && t.type && !e.parentNode && (e = W(t)), e = n.insertBefore(t.__e, e || null));
   do
-    t = t && t.nextSibling;
-  while (t != null && t.nodeType == 8);
-  return t;
+    e = e && e.nextSibling;
+  while (e != null && e.nodeType == 8);
+  return e;
 }
-function xt(e, t, n, o) {
-  var s, i, c, d = e.key, u = e.type, l = t[n], h = l != null && (2 & l.__u) == 0;
-  if (l === null && d == null || h && d == l.key && u == l.type) return n;
+function Ct(t, e, n, o) {
+  var s, i, c, d = t.key, u = t.type, a = e[n], h = a != null && (2 & a.__u) == 0;
+  if (a === null && d == null || h && d == a.key && u == a.type) return n;
   if (o > (h ? 1 : 0)) {
-    for (s = n - 1, i = n + 1; s >= 0 || i < t.length; ) if ((l = t[c = s >= 0 ? s-- : i++]) != null && (2 & l.__u) == 0 && d == l.key && u == l.type) return c;
+    for (s = n - 1, i = n + 1; s >= 0 || i < e.length; ) if ((a = e[c = s >= 0 ? s-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
   }
   return -1;
 }
-function Ne(e, t, n) {
-  t[0] == "-" ? e.setProperty(t, n ?? "") : e[t] = n == null ? "" : typeof n != "number" || vt.test(t) ? n : n + "px";
+function Ne(t, e, n) {
+  e[0] == "-" ? t.setProperty(e, n ?? "") : t[e] = n == null ? "" : typeof n != "number" || kt.test(e) ? n : n + "px";
 }
-function te(e, t, n, o, s) {
+function te(t, e, n, o, s) {
   var i, c;
-  e: if (t == "style") if (typeof n == "string") e.style.cssText = n;
+  e: if (e == "style") if (typeof n == "string") t.style.cssText = n;
   else {
-    if (typeof o == "string" && (e.style.cssText = o = ""), o) for (t in o) n && t in n || Ne(e.style, t, "");
-    if (n) for (t in n) o && n[t] == o[t] || Ne(e.style, t, n[t]);
+    if (typeof o == "string" && (t.style.cssText = o = ""), o) for (e in o) n && e in n || Ne(t.style, e, "");
+    if (n) for (e in n) o && n[e] == o[e] || Ne(t.style, e, n[e]);
   }
-  else if (t[0] == "o" && t[1] == "n") i = t != (t = t.replace(et, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + i] = n, n ? o ? n[G] = o[G] : (n[G] = Se, e.addEventListener(t, i ? xe : we, i)) : e.removeEventListener(t, i ? xe : we, i);
+  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? o ? n[V] = o[V] : (n[V] = Se, t.addEventListener(e, i ? ke : we, i)) : t.removeEventListener(e, i ? ke : we, i);
   else {
-    if (s == "http://www.w3.org/2000/svg") t = t.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
-    else if (t != "width" && t != "height" && t != "href" && t != "list" && t != "form" && t != "tabIndex" && t != "download" && t != "rowSpan" && t != "colSpan" && t != "role" && t != "popover" && t in e) try {
-      e[t] = n ?? "";
+    if (s == "http://www.w3.org/2000/svg") e = e.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
+    else if (e != "width" && e != "height" && e != "href" && e != "list" && e != "form" && e != "tabIndex" && e != "download" && e != "rowSpan" && e != "colSpan" && e != "role" && e != "popover" && e in t) try {
+      t[e] = n ?? "";
       break e;
     } catch {
     }
-    typeof n == "function" || (n == null || n === !1 && t[4] != "-" ? e.removeAttribute(t) : e.setAttribute(t, t == "popover" && n == 1 ? "" : n));
+    typeof n == "function" || (n == null || n === !1 && e[4] != "-" ? t.removeAttribute(e) : t.setAttribute(e, e == "popover" && n == 1 ? "" : n));
   }
 }
-function Le(e) {
-  return function(t) {
+function Oe(t) {
+  return function(e) {
     if (this.l) {
-      var n = this.l[t.type + e];
-      if (t[re] == null) t[re] = Se++;
-      else if (t[re] < n[G]) return;
-      return n(k.event ? k.event(t) : t);
+      var n = this.l[e.type + t];
+      if (e[re] == null) e[re] = Se++;
+      else if (e[re] < n[V]) return;
+      return n(k.event ? k.event(e) : e);
     }
   };
 }
-function Me(e, t, n, o, s, i, c, d, u, l) {
-  var h, _, a, p, y, w, g, v, f, m, x, P, b, N, L, J, $ = t.type;
-  if (t.constructor !== void 0) return null;
-  128 & n.__u && (u = !!(32 & n.__u), i = [d = t.__e = n.__e]), (h = k.__b) && h(t);
-  e: if (typeof $ == "function") {
-    _ = c.length;
+function Me(t, e, n, o, s, i, c, d, u, a) {
+  var h, f, l, p, g, y, v, b, _, m, x, N, P, L, T, w, M = e.type;
+  if (e.constructor !== void 0) return null;
+  128 & n.__u && (u = !!(32 & n.__u), i = [d = e.__e = n.__e]), (h = k.__b) && h(e);
+  e: if (typeof M == "function") {
+    f = c.length;
     try {
-      if (f = t.props, m = $.prototype && $.prototype.render, x = (h = $.contextType) && o[h.__c], P = h ? x ? x.props.value : h.__ : o, n.__c ? v = (a = t.__c = n.__c).__ = a.__E : (m ? t.__c = a = new $(f, P) : (t.__c = a = new oe(f, P), a.constructor = $, a.render = $t), x && x.sub(a), a.state || (a.state = {}), a.__n = o, p = a.__d = !0, a.__h = [], a._sb = []), m && a.__s == null && (a.__s = a.state), m && $.getDerivedStateFromProps != null && (a.__s == a.state && (a.__s = U({}, a.__s)), U(a.__s, $.getDerivedStateFromProps(f, a.__s))), y = a.props, w = a.state, a.__v = t, p) m && $.getDerivedStateFromProps == null && a.componentWillMount != null && a.componentWillMount(), m && a.componentDidMount != null && a.__h.push(a.componentDidMount);
+      if (_ = e.props, m = M.prototype && M.prototype.render, x = (h = M.contextType) && o[h.__c], N = h ? x ? x.props.value : h.__ : o, n.__c ? b = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new oe(_, N), l.constructor = M, l.render = Tt), x && x.sub(l), l.state || (l.state = {}), l.__n = o, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
-        if (m && $.getDerivedStateFromProps == null && f !== y && a.componentWillReceiveProps != null && a.componentWillReceiveProps(f, P), t.__v == n.__v || !a.__e && a.shouldComponentUpdate != null && a.shouldComponentUpdate(f, a.__s, P) === !1) {
-          t.__v != n.__v && (a.props = f, a.state = a.__s, a.__d = !1), t.__e = n.__e, t.__k = n.__k, t.__k.some(function(F) {
-            F && (F.__ = t);
-          }), ce.push.apply(a.__h, a._sb), a._sb = [], a.__h.length && c.push(a), d = B(n);
+        if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), e.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
+          e.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), e.__e = n.__e, e.__k = n.__k, e.__k.some(function(I) {
+            I && (I.__ = e);
+          }), ce.push.apply(l.__h, l._sb), l._sb = [], l.__h.length && c.push(l), d = W(n);
           break e;
         }
-        a.componentWillUpdate != null && a.componentWillUpdate(f, a.__s, P), m && a.componentDidUpdate != null && a.__h.push(function() {
-          a.componentDidUpdate(y, w, g);
+        l.componentWillUpdate != null && l.componentWillUpdate(_, l.__s, N), m && l.componentDidUpdate != null && l.__h.push(function() {
+          l.componentDidUpdate(g, y, v);
         });
       }
-      if (a.context = P, a.props = f, a.__P = e, a.__e = !1, b = k.__r, N = 0, m) a.state = a.__s, a.__d = !1, b && b(t), h = a.render(a.props, a.state, a.context), ce.push.apply(a.__h, a._sb), a._sb = [];
+      if (l.context = N, l.props = _, l.__P = t, l.__e = !1, P = k.__r, L = 0, m) l.state = l.__s, l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
       else do
-        a.__d = !1, b && b(t), h = a.render(a.props, a.state, a.context), a.state = a.__s;
-      while (a.__d && ++N < 25);
-      a.state = a.__s, a.getChildContext != null && (o = U(U({}, o), a.getChildContext())), m && !p && a.getSnapshotBeforeUpdate != null && (g = a.getSnapshotBeforeUpdate(y, w)), L = h != null && h.type === z && h.key == null ? lt(h.props.children) : h, d = rt(e, pe(L) ? L : [L], t, n, o, s, i, c, d, u, l), a.base = t.__e, t.__u &= -161, a.__h.length && c.push(a), v && (a.__E = a.__ = null);
-    } catch (F) {
-      if (c.length = _, t.__v = null, u || i != null) {
-        if (F.then) {
-          for (t.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
-          i != null && (i[i.indexOf(d)] = null), t.__e = d;
-        } else if (i != null) for (J = i.length; J--; ) Te(i[J]);
-      } else t.__e = n.__e;
-      t.__k == null && (t.__k = n.__k || []), F.then || ot(t), k.__e(F, t, n);
+        l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), l.state = l.__s;
+      while (l.__d && ++L < 25);
+      l.state = l.__s, l.getChildContext != null && (o = R(R({}, o), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = ot(t, pe(T) ? T : [T], e, n, o, s, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
+    } catch (I) {
+      if (c.length = f, e.__v = null, u || i != null) {
+        if (I.then) {
+          for (e.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
+          i != null && (i[i.indexOf(d)] = null), e.__e = d;
+        } else if (i != null) for (w = i.length; w--; ) Te(i[w]);
+      } else e.__e = n.__e;
+      e.__k == null && (e.__k = n.__k || []), I.then || lt(e), k.__e(I, e, n);
     }
-  } else i == null && t.__v == n.__v ? (t.__k = n.__k, t.__e = n.__e) : d = t.__e = kt(n.__e, t, n, o, s, i, c, u, l);
-  return (h = k.diffed) && h(t), 128 & t.__u ? void 0 : d;
+  } else i == null && e.__v == n.__v ? (e.__k = n.__k, e.__e = n.__e) : d = e.__e = St(n.__e, e, n, o, s, i, c, u, a);
+  return (h = k.diffed) && h(e), 128 & e.__u ? void 0 : d;
 }
-function ot(e) {
-  e && (e.__c && (e.__c.__e = !0), e.__k && e.__k.some(ot));
+function lt(t) {
+  t && (t.__c && (t.__c.__e = !0), t.__k && t.__k.some(lt));
 }
-function st(e, t, n) {
+function at(t, e, n) {
   for (var o = 0; o < n.length; o++) Pe(n[o], n[++o], n[++o]);
-  k.__c && k.__c(t, e), e.some(function(s) {
+  k.__c && k.__c(e, t), t.some(function(s) {
     try {
-      e = s.__h, s.__h = [], e.some(function(i) {
+      t = s.__h, s.__h = [], t.some(function(i) {
         i.call(s);
       });
     } catch (i) {
@@ -161,72 +161,72 @@ function st(e, t, n) {
     }
   });
 }
-function lt(e) {
-  return typeof e != "object" || e == null || e.__b > 0 ? e : pe(e) ? e.map(lt) : e.constructor !== void 0 ? null : U({}, e);
+function ct(t) {
+  return typeof t != "object" || t == null || t.__b > 0 ? t : pe(t) ? t.map(ct) : t.constructor !== void 0 ? null : R({}, t);
 }
-function kt(e, t, n, o, s, i, c, d, u) {
-  var l, h, _, a, p, y, w, g = n.props || ae, v = t.props, f = t.type;
-  if (f == "svg" ? s = "http://www.w3.org/2000/svg" : f == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), i != null) {
-    for (l = 0; l < i.length; l++) if ((p = i[l]) && "setAttribute" in p == !!f && (f ? p.localName == f : p.nodeType == 3)) {
-      e = p, i[l] = null;
+function St(t, e, n, o, s, i, c, d, u) {
+  var a, h, f, l, p, g, y, v = n.props || ae, b = e.props, _ = e.type;
+  if (_ == "svg" ? s = "http://www.w3.org/2000/svg" : _ == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), i != null) {
+    for (a = 0; a < i.length; a++) if ((p = i[a]) && "setAttribute" in p == !!_ && (_ ? p.localName == _ : p.nodeType == 3)) {
+      t = p, i[a] = null;
       break;
     }
   }
-  if (e == null) {
-    if (f == null) return document.createTextNode(v);
-    e = document.createElementNS(s, f, v.is && v), d && (k.__m && k.__m(t, i), d = !1), i = null;
+  if (t == null) {
+    if (_ == null) return document.createTextNode(b);
+    t = document.createElementNS(s, _, b.is && b), d && (k.__m && k.__m(e, i), d = !1), i = null;
   }
-  if (f == null) g === v || d && e.data == v || (e.data = v);
+  if (_ == null) v === b || d && t.data == b || (t.data = b);
   else {
-    if (i = f == "textarea" && v.defaultValue != null ? null : i && he.call(e.childNodes), !d && i != null) for (g = {}, l = 0; l < e.attributes.length; l++) g[(p = e.attributes[l]).name] = p.value;
-    for (l in g) p = g[l], l == "dangerouslySetInnerHTML" ? _ = p : l == "children" || l in v || l == "value" && "defaultValue" in v || l == "checked" && "defaultChecked" in v || te(e, l, null, p, s);
-    for (l in v) p = v[l], l == "children" ? a = p : l == "dangerouslySetInnerHTML" ? h = p : l == "value" ? y = p : l == "checked" ? w = p : d && typeof p != "function" || g[l] === p || te(e, l, p, g[l], s);
-    if (h) d || _ && (h.__html == _.__html || h.__html == e.innerHTML) || (e.innerHTML = h.__html), t.__k = [];
-    else if (_ && (e.innerHTML = ""), rt(t.type == "template" ? e.content : e, pe(a) ? a : [a], t, n, o, f == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && B(n, 0), d, u), i != null) for (l = i.length; l--; ) Te(i[l]);
-    d && f != "textarea" || (l = "value", f == "progress" && y == null ? e.removeAttribute("value") : y != null && (y !== e[l] || f == "progress" && !y || f == "option" && y != g[l]) && te(e, l, y, g[l], s), l = "checked", w != null && w != e[l] && te(e, l, w, g[l], s));
+    if (i = _ == "textarea" && b.defaultValue != null ? null : i && he.call(t.childNodes), !d && i != null) for (v = {}, a = 0; a < t.attributes.length; a++) v[(p = t.attributes[a]).name] = p.value;
+    for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(t, a, null, p, s);
+    for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(t, a, p, v[a], s);
+    if (h) d || f && (h.__html == f.__html || h.__html == t.innerHTML) || (t.innerHTML = h.__html), e.__k = [];
+    else if (f && (t.innerHTML = ""), ot(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, o, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
+    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(t, a, g, v[a], s), a = "checked", y != null && y != t[a] && te(t, a, y, v[a], s));
   }
-  return e;
+  return t;
 }
-function Pe(e, t, n) {
+function Pe(t, e, n) {
   try {
-    if (typeof e == "function") {
-      var o = typeof e.__u == "function";
-      o && e.__u(), o && t == null || (e.__u = e(t));
-    } else e.current = t;
+    if (typeof t == "function") {
+      var o = typeof t.__u == "function";
+      o && t.__u(), o && e == null || (t.__u = t(e));
+    } else t.current = e;
   } catch (s) {
     k.__e(s, n);
   }
 }
-function at(e, t, n) {
+function dt(t, e, n) {
   var o, s;
-  if (k.unmount && k.unmount(e), (o = e.ref) && (o.current && o.current != e.__e || Pe(o, null, t)), (o = e.__c) != null) {
+  if (k.unmount && k.unmount(t), (o = t.ref) && (o.current && o.current != t.__e || Pe(o, null, e)), (o = t.__c) != null) {
     if (o.componentWillUnmount) try {
       o.componentWillUnmount();
     } catch (i) {
-      k.__e(i, t);
+      k.__e(i, e);
     }
     o.base = o.__P = o.__n = null;
   }
-  if (o = e.__k) for (s = 0; s < o.length; s++) o[s] && at(o[s], t, n || typeof e.type != "function");
-  n || Te(e.__e), e.__c = e.__ = e.__e = void 0;
+  if (o = t.__k) for (s = 0; s < o.length; s++) o[s] && dt(o[s], e, n || typeof t.type != "function");
+  n || Te(t.__e), t.__c = t.__ = t.__e = void 0;
 }
-function $t(e, t, n) {
-  return this.constructor(e, n);
+function Tt(t, e, n) {
+  return this.constructor(t, n);
 }
-function $e(e, t, n) {
+function $e(t, e, n) {
   var o, s, i, c;
-  t == document && (t = document.documentElement), k.__ && k.__(e, t), s = (o = !1) ? null : t.__k, i = [], c = [], Me(t, e = t.__k = bt(z, null, [e]), s || ae, ae, t.namespaceURI, s ? null : t.firstChild ? he.call(t.childNodes) : null, i, s ? s.__e : t.firstChild, o, c), st(i, e, c), e.props.children = null;
+  e == document && (e = document.documentElement), k.__ && k.__(t, e), s = (o = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = xt(j, null, [t]), s || ae, ae, e.namespaceURI, s ? null : e.firstChild ? he.call(e.childNodes) : null, i, s ? s.__e : e.firstChild, o, c), at(i, t, c), t.props.children = null;
 }
-function qt(e) {
-  function t(n) {
+function Mt(t) {
+  function e(n) {
     var o, s;
-    return this.getChildContext || (o = /* @__PURE__ */ new Set(), (s = {})[t.__c] = this, this.getChildContext = function() {
+    return this.getChildContext || (o = /* @__PURE__ */ new Set(), (s = {})[e.__c] = this, this.getChildContext = function() {
       return s;
     }, this.componentWillUnmount = function() {
       o = null;
     }, this.shouldComponentUpdate = function(i) {
       this.props.value != i.value && o.forEach(function(c) {
-        c.__e = !0, ke(c);
+        c.__e = !0, xe(c);
       });
     }, this.sub = function(i) {
       o.add(i);
@@ -236,201 +236,201 @@ function qt(e) {
       };
     }), n.children;
   }
-  return t.__c = "__cC" + tt++, t.__ = e, t.Provider = t.__l = (t.Consumer = function(n, o) {
+  return e.__c = "__cC" + rt++, e.__ = t, e.Provider = e.__l = (e.Consumer = function(n, o) {
     return n.children(o);
-  }).contextType = t, t;
+  }).contextType = e, e;
 }
-he = ce.slice, k = { __e: function(e, t, n, o) {
-  for (var s, i, c; t = t.__; ) if ((s = t.__c) && !s.__) try {
-    if ((i = s.constructor) && i.getDerivedStateFromError != null && (s.setState(i.getDerivedStateFromError(e)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(e, o || {}), c = s.__d), c) return s.__E = s;
+he = ce.slice, k = { __e: function(t, e, n, o) {
+  for (var s, i, c; e = e.__; ) if ((s = e.__c) && !s.__) try {
+    if ((i = s.constructor) && i.getDerivedStateFromError != null && (s.setState(i.getDerivedStateFromError(t)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(t, o || {}), c = s.__d), c) return s.__E = s;
   } catch (d) {
-    e = d;
+    t = d;
   }
-  throw e;
-} }, Xe = 0, oe.prototype.setState = function(e, t) {
+  throw t;
+} }, Ze = 0, oe.prototype.setState = function(t, e) {
   var n;
-  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = U({}, this.state), typeof e == "function" && (e = e(U({}, n), this.props)), e && U(n, e), e != null && this.__v && (t && this._sb.push(t), ke(this));
-}, oe.prototype.forceUpdate = function(e) {
-  this.__v && (this.__e = !0, e && this.__h.push(e), ke(this));
-}, oe.prototype.render = z, D = [], Ye = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, Ze = function(e, t) {
-  return e.__v.__b - t.__v.__b;
-}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, G = "__a" + me, et = /(PointerCapture)$|Capture$/i, Se = 0, we = Le(!1), xe = Le(!0), tt = 0;
-var Ct = 0;
-function r(e, t, n, o, s, i) {
-  t || (t = {});
-  var c, d, u = t;
-  if ("ref" in u) for (d in u = {}, t) d == "ref" ? c = t[d] : u[d] = t[d];
-  var l = { type: e, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Ct, __i: -1, __u: 0, __source: s, __self: i };
-  if (typeof e == "function" && (c = e.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
-  return k.vnode && k.vnode(l), l;
+  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof t == "function" && (t = t(R({}, n), this.props)), t && R(n, t), t != null && this.__v && (e && this._sb.push(e), xe(this));
+}, oe.prototype.forceUpdate = function(t) {
+  this.__v && (this.__e = !0, t && this.__h.push(t), xe(this));
+}, oe.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
+  return t.__v.__b - e.__v.__b;
+}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, V = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), ke = Oe(!0), rt = 0;
+var Pt = 0;
+function r(t, e, n, o, s, i) {
+  e || (e = {});
+  var c, d, u = e;
+  if ("ref" in u) for (d in u = {}, e) d == "ref" ? c = e[d] : u[d] = e[d];
+  var a = { type: t, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: s, __self: i };
+  if (typeof t == "function" && (c = t.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
+  return k.vnode && k.vnode(a), a;
 }
-var W, q, ge, Oe, X = 0, ct = [], S = k, Re = S.__b, Ee = S.__r, Ue = S.diffed, je = S.__c, De = S.unmount, Ie = S.__;
-function _e(e, t) {
-  S.__h && S.__h(q, e, X || t), X = 0;
-  var n = q.__H || (q.__H = { __: [], __h: [] });
-  return e >= n.__.length && n.__.push({}), n.__[e];
+var G, $, ge, Ee, Y = 0, ut = [], S = k, Le = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
+function _e(t, e) {
+  S.__h && S.__h($, t, Y || e), Y = 0;
+  var n = $.__H || ($.__H = { __: [], __h: [] });
+  return t >= n.__.length && n.__.push({}), n.__[t];
 }
-function C(e) {
-  return X = 1, St(ut, e);
+function q(t) {
+  return Y = 1, At(pt, t);
 }
-function St(e, t, n) {
-  var o = _e(W++, 2);
-  if (o.t = e, !o.__c && (o.__ = [ut(void 0, t), function(d) {
-    var u = o.__N ? o.__N[0] : o.__[0], l = o.t(u, d);
-    u !== l && (o.__N = [l, o.__[1]], o.__c.setState({}));
-  }], o.__c = q, !q.__f)) {
-    var s = function(d, u, l) {
+function At(t, e, n) {
+  var o = _e(G++, 2);
+  if (o.t = t, !o.__c && (o.__ = [pt(void 0, e), function(d) {
+    var u = o.__N ? o.__N[0] : o.__[0], a = o.t(u, d);
+    u !== a && (o.__N = [a, o.__[1]], o.__c.setState({}));
+  }], o.__c = $, !$.__f)) {
+    var s = function(d, u, a) {
       if (!o.__c.__H) return !0;
-      var h = !1, _ = o.__c.props !== d;
+      var h = !1, f = o.__c.props !== d;
       if (o.__c.__H.__.some(function(p) {
         if (p.__N) {
           h = !0;
-          var y = p.__[0];
-          p.__ = p.__N, p.__N = void 0, y !== p.__[0] && (_ = !0);
+          var g = p.__[0];
+          p.__ = p.__N, p.__N = void 0, g !== p.__[0] && (f = !0);
         }
       }), i) {
-        var a = i.call(this, d, u, l);
-        return h ? a || _ : a;
+        var l = i.call(this, d, u, a);
+        return h ? l || f : l;
       }
-      return !h || _;
+      return !h || f;
     };
-    q.__f = !0;
-    var i = q.shouldComponentUpdate, c = q.componentWillUpdate;
-    q.componentWillUpdate = function(d, u, l) {
+    $.__f = !0;
+    var i = $.shouldComponentUpdate, c = $.componentWillUpdate;
+    $.componentWillUpdate = function(d, u, a) {
       if (this.__e) {
         var h = i;
-        i = void 0, s(d, u, l), i = h;
+        i = void 0, s(d, u, a), i = h;
       }
-      c && c.call(this, d, u, l);
-    }, q.shouldComponentUpdate = s;
+      c && c.call(this, d, u, a);
+    }, $.shouldComponentUpdate = s;
   }
   return o.__N || o.__;
 }
-function A(e, t) {
-  var n = _e(W++, 3);
-  !S.__s && dt(n.__H, t) && (n.__ = e, n.u = t, q.__H.__h.push(n));
+function O(t, e) {
+  var n = _e(G++, 3);
+  !S.__s && ht(n.__H, e) && (n.__ = t, n.u = e, $.__H.__h.push(n));
 }
-function fe(e) {
-  return X = 5, Y(function() {
-    return { current: e };
+function fe(t) {
+  return Y = 5, Z(function() {
+    return { current: t };
   }, []);
 }
-function Y(e, t) {
-  var n = _e(W++, 7);
-  return dt(n.__H, t) && (n.__ = e(), n.__H = t, n.__h = e), n.__;
+function Z(t, e) {
+  var n = _e(G++, 7);
+  return ht(n.__H, e) && (n.__ = t(), n.__H = e, n.__h = t), n.__;
 }
-function Be(e, t) {
-  return X = 8, Y(function() {
-    return e;
-  }, t);
+function He(t, e) {
+  return Y = 8, Z(function() {
+    return t;
+  }, e);
 }
-function Tt(e) {
-  var t = q.context[e.__c], n = _e(W++, 9);
-  return n.c = e, t ? (n.__ == null && (n.__ = !0, t.sub(q)), t.props.value) : e.__;
+function Nt(t) {
+  var e = $.context[t.__c], n = _e(G++, 9);
+  return n.c = t, e ? (n.__ == null && (n.__ = !0, e.sub($)), e.props.value) : t.__;
 }
-function Mt() {
-  for (var e; e = ct.shift(); ) {
-    var t = e.__H;
-    if (e.__P && t) try {
-      t.__h.some(se), t.__h.some(qe), t.__h = [];
+function Ot() {
+  for (var t; t = ut.shift(); ) {
+    var e = t.__H;
+    if (t.__P && e) try {
+      e.__h.some(se), e.__h.some(qe), e.__h = [];
     } catch (n) {
-      t.__h = [], S.__e(n, e.__v);
+      e.__h = [], S.__e(n, t.__v);
     }
   }
 }
-S.__b = function(e) {
-  q = null, Re && Re(e);
-}, S.__ = function(e, t) {
-  e && t.__k && t.__k.__m && (e.__m = t.__k.__m), Ie && Ie(e, t);
-}, S.__r = function(e) {
-  Ee && Ee(e), W = 0;
-  var t = (q = e.__c).__H;
-  t && (ge === q ? (t.__h = [], q.__h = [], t.__.some(function(n) {
+S.__b = function(t) {
+  $ = null, Le && Le(t);
+}, S.__ = function(t, e) {
+  t && e.__k && e.__k.__m && (t.__m = e.__k.__m), Ie && Ie(t, e);
+}, S.__r = function(t) {
+  Re && Re(t), G = 0;
+  var e = ($ = t.__c).__H;
+  e && (ge === $ ? (e.__h = [], $.__h = [], e.__.some(function(n) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
-  })) : (t.__h.some(se), t.__h.some(qe), t.__h = [], W = 0)), ge = q;
-}, S.diffed = function(e) {
-  Ue && Ue(e);
-  var t = e.__c;
-  t && t.__H && (t.__H.__h.length && (ct.push(t) !== 1 && Oe === S.requestAnimationFrame || ((Oe = S.requestAnimationFrame) || Pt)(Mt)), t.__H.__.some(function(n) {
+  })) : (e.__h.some(se), e.__h.some(qe), e.__h = [], G = 0)), ge = $;
+}, S.diffed = function(t) {
+  je && je(t);
+  var e = t.__c;
+  e && e.__H && (e.__H.__h.length && (ut.push(e) !== 1 && Ee === S.requestAnimationFrame || ((Ee = S.requestAnimationFrame) || Et)(Ot)), e.__H.__.some(function(n) {
     n.u && (n.__H = n.u, n.u = void 0);
-  })), ge = q = null;
-}, S.__c = function(e, t) {
-  t.some(function(n) {
+  })), ge = $ = null;
+}, S.__c = function(t, e) {
+  e.some(function(n) {
     try {
       n.__h.some(se), n.__h = n.__h.filter(function(o) {
         return !o.__ || qe(o);
       });
     } catch (o) {
-      t.some(function(s) {
+      e.some(function(s) {
         s.__h && (s.__h = []);
-      }), t = [], S.__e(o, n.__v);
+      }), e = [], S.__e(o, n.__v);
     }
-  }), je && je(e, t);
-}, S.unmount = function(e) {
-  De && De(e);
-  var t, n = e.__c;
+  }), Ue && Ue(t, e);
+}, S.unmount = function(t) {
+  De && De(t);
+  var e, n = t.__c;
   n && n.__H && (n.__H.__.some(function(o) {
     try {
       se(o);
     } catch (s) {
-      t = s;
+      e = s;
     }
-  }), n.__H = void 0, t && S.__e(t, n.__v));
+  }), n.__H = void 0, e && S.__e(e, n.__v));
 };
-var He = typeof requestAnimationFrame == "function";
-function Pt(e) {
-  var t, n = function() {
-    clearTimeout(o), He && cancelAnimationFrame(t), setTimeout(e);
+var Be = typeof requestAnimationFrame == "function";
+function Et(t) {
+  var e, n = function() {
+    clearTimeout(o), Be && cancelAnimationFrame(e), setTimeout(t);
   }, o = setTimeout(n, 35);
-  He && (t = requestAnimationFrame(n));
+  Be && (e = requestAnimationFrame(n));
 }
-function se(e) {
-  var t = q, n = e.__c;
-  typeof n == "function" && (e.__c = void 0, n()), q = t;
+function se(t) {
+  var e = $, n = t.__c;
+  typeof n == "function" && (t.__c = void 0, n()), $ = e;
 }
-function qe(e) {
-  var t = q;
-  e.__c = e.__(), q = t;
+function qe(t) {
+  var e = $;
+  t.__c = t.__(), $ = e;
 }
-function dt(e, t) {
-  return !e || e.length !== t.length || t.some(function(n, o) {
-    return n !== e[o];
+function ht(t, e) {
+  return !t || t.length !== e.length || e.some(function(n, o) {
+    return n !== t[o];
   });
 }
-function ut(e, t) {
-  return typeof t == "function" ? t(e) : t;
+function pt(t, e) {
+  return typeof e == "function" ? e(t) : e;
 }
-class V extends Error {
-  constructor(t) {
-    super(`expected ${t.expected}; got ${t.got}. ${t.todo}`), this.problem = t;
+class Q extends Error {
+  constructor(e) {
+    super(`expected ${e.expected}; got ${e.got}. ${e.todo}`), this.problem = e;
   }
 }
 const Fe = { expected: "the server to answer", got: "no connection", todo: "Is sgfi explore still running? Reload when it is." };
-class At {
-  constructor(t) {
-    this.token = t, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
+class Lt {
+  constructor(e) {
+    this.token = e, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
   }
-  async bytes(t, n) {
+  async bytes(e, n) {
     let o;
     try {
-      o = await fetch(t, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
+      o = await fetch(e, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
     } catch (s) {
-      throw n?.aborted ? s : new V(Fe);
+      throw n?.aborted ? s : new Q(Fe);
     }
-    if (!o.ok) throw new V(await We(o));
+    if (!o.ok) throw new Q(await We(o));
     return { body: await o.arrayBuffer(), type: o.headers.get("content-type") ?? "" };
   }
-  async upload(t, n) {
+  async upload(e, n) {
     const o = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
       method: "POST",
-      headers: { authorization: `Bearer ${this.token}`, "content-type": t.type || "application/octet-stream" },
-      body: t
+      headers: { authorization: `Bearer ${this.token}`, "content-type": e.type || "application/octet-stream" },
+      body: e
     });
-    if (!o.ok) throw new V(await We(o));
+    if (!o.ok) throw new Q(await We(o));
     return await o.json();
   }
-  live(t, n) {
-    const o = this.next++, s = JSON.stringify({ id: o, ask: t });
+  live(e, n) {
+    const o = this.next++, s = JSON.stringify({ id: o, ask: e });
     this.waiting.set(o, { text: s, heard: n });
     const i = this.connected();
     return i.readyState === WebSocket.OPEN && i.send(s), () => {
@@ -439,132 +439,141 @@ class At {
   }
   connected() {
     if (this.socket && this.socket.readyState <= WebSocket.OPEN) return this.socket;
-    const t = new WebSocket(`ws://${location.host}/live?token=${encodeURIComponent(this.token)}`);
-    return this.socket = t, t.onopen = () => {
+    const e = new WebSocket(`ws://${location.host}/live?token=${encodeURIComponent(this.token)}`);
+    return this.socket = e, e.onopen = () => {
       this.tries = 0;
-      for (const { text: n } of this.waiting.values()) t.send(n);
-    }, t.onmessage = (n) => {
+      for (const { text: n } of this.waiting.values()) e.send(n);
+    }, e.onmessage = (n) => {
       const o = JSON.parse(n.data);
       this.waiting.get(o.id)?.heard(o);
-    }, t.onclose = () => {
-      if (this.socket === t && (this.socket = null, !!this.waiting.size))
+    }, e.onclose = () => {
+      if (this.socket === e && (this.socket = null, !!this.waiting.size))
         if (this.tries++ < 5) setTimeout(() => this.waiting.size && this.connected(), 400 * this.tries);
         else for (const [n, { heard: o }] of this.waiting) o({ id: n, state: "failed", error: Fe });
-    }, t;
+    }, e;
   }
 }
-async function We(e) {
+async function We(t) {
   try {
-    return (await e.json()).error;
+    return (await t.json()).error;
   } catch {
-    return { expected: "an answer", got: `status ${e.status}`, todo: "Reload the page." };
+    return { expected: "an answer", got: `status ${t.status}`, todo: "Reload the page." };
   }
 }
-class Nt {
-  constructor(t) {
-    this.model = t, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, o) => {
+class Rt {
+  constructor(e) {
+    this.model = e, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, o) => {
       n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, o), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
-    }, t.on("msg:custom", this.heard);
+    }, e.on("msg:custom", this.heard);
   }
   close() {
     this.model.off("msg:custom", this.heard);
   }
-  request(t, n = []) {
+  request(e, n = []) {
     const o = this.next++;
     return new Promise((s, i) => {
       this.replies.set(o, (c, d) => {
-        const u = d[0], l = u ? u.buffer.slice(u.byteOffset, u.byteOffset + u.byteLength) : new ArrayBuffer(0);
-        c.status < 400 ? s({ body: l, type: c.type }) : i(new V(JSON.parse(new TextDecoder().decode(l)).error));
-      }), this.model.send({ request: o, ...t }, void 0, n);
+        const u = d[0], a = u ? u.buffer.slice(u.byteOffset, u.byteOffset + u.byteLength) : new ArrayBuffer(0);
+        c.status < 400 ? s({ body: a, type: c.type }) : i(new Q(JSON.parse(new TextDecoder().decode(a)).error));
+      }), this.model.send({ request: o, ...e }, void 0, n);
     });
   }
-  bytes(t) {
-    return this.request({ path: t });
+  bytes(e) {
+    return this.request({ path: e });
   }
-  async upload(t, n) {
-    const { body: o } = await this.request({ upload: n, kind: t.type.startsWith("text/plain") ? "text" : "picture" }, [await t.arrayBuffer()]);
+  async upload(e, n) {
+    const { body: o } = await this.request({ upload: n, kind: e.type.startsWith("text/plain") ? "text" : "picture" }, [await e.arrayBuffer()]);
     return JSON.parse(new TextDecoder().decode(o));
   }
-  live(t, n) {
+  live(e, n) {
     const o = this.next++;
-    return this.events.set(o, n), this.model.send({ live: { id: o, ask: t } }), () => {
+    return this.events.set(o, n), this.model.send({ live: { id: o, ask: e } }), () => {
       this.events.delete(o) && this.model.send({ live: { id: o, cancel: !0 } });
     };
   }
 }
-async function Ce(e, t, n) {
-  const { body: o } = await e.bytes(t, n);
+async function Ce(t, e, n) {
+  const { body: o } = await t.bytes(e, n);
   return JSON.parse(new TextDecoder().decode(o));
 }
-const ht = qt(null), T = () => Tt(ht);
-function Z(e) {
-  const { transport: t } = T(), [n, o] = C({}), s = e ? JSON.stringify(e) : "";
-  return A(() => {
-    if (o({}), !!e)
-      return t.live(e, (i) => {
-        const c = i.stage ? [i.stage] : e.stages;
+const _t = Mt(null), C = () => Nt(_t), ze = {};
+function ee(t) {
+  const { transport: e } = C(), [n, o] = q({ key: "", stages: ze }), s = t ? JSON.stringify(t) : "";
+  return O(() => {
+    if (t)
+      return e.live(t, (i) => {
+        const c = i.stage ? [i.stage] : t.stages;
         o((d) => {
-          const u = { ...d };
-          for (const l of c)
-            u[l] = { state: i.state, steps: i.steps ?? d[l]?.steps ?? 0, facts: i.facts, error: i.error };
-          return u;
+          const u = d.key === s ? { ...d.stages } : {};
+          for (const a of c)
+            u[a] = { state: i.state, steps: i.steps ?? u[a]?.steps ?? 0, facts: i.facts, error: i.error };
+          return { key: s, stages: u };
         });
       });
-  }, [s, t]), n;
+  }, [s, e]), n.key === s ? n.stages : ze;
 }
-function I(e) {
-  const { transport: t } = T(), [n, o] = C({ path: null });
-  return A(() => {
-    if (!e) return;
+function U(t) {
+  const { transport: e } = C(), [n, o] = q({ path: null });
+  return O(() => {
+    if (!t) return;
     const s = new AbortController();
-    return Ce(t, e, s.signal).then(
-      (i) => !s.signal.aborted && o({ path: e, data: i }),
-      (i) => !s.signal.aborted && o({ path: e, problem: ee(i) })
+    return Ce(e, t, s.signal).then(
+      (i) => !s.signal.aborted && o({ path: t, data: i }),
+      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
     ), () => s.abort();
-  }, [e, t]), n.path === e ? n : {};
+  }, [t, e]), n.path === t ? n : {};
 }
-function ee(e) {
-  return e instanceof V ? e.problem : { expected: "an answer", got: String(e), todo: "Reload the page." };
+function K(t) {
+  return t instanceof Q ? t.problem : { expected: "an answer", got: String(t), todo: "Reload the page." };
 }
-const K = /* @__PURE__ */ new Map();
-async function Lt(e, t, n) {
-  const o = K.get(t);
+const J = /* @__PURE__ */ new Map();
+async function jt(t, e, n) {
+  const o = J.get(e);
   if (o) return o;
-  const { body: s, type: i } = await e.bytes(t, n), c = URL.createObjectURL(new Blob([s], { type: i }));
-  if (K.set(t, c), K.size > 600) {
-    const [d, u] = K.entries().next().value;
-    K.delete(d), URL.revokeObjectURL(u);
+  const { body: s, type: i } = await t.bytes(e, n), c = URL.createObjectURL(new Blob([s], { type: i }));
+  if (J.set(e, c), J.size > 600) {
+    const [d, u] = J.entries().next().value;
+    J.delete(d), URL.revokeObjectURL(u);
   }
   return c;
 }
-function R({ path: e, alt: t, className: n = "", fresh: o = !1 }) {
-  const { transport: s } = T(), [i, c] = C(null), d = fe(e);
-  return d.current = e, A(() => {
-    if (!e) return;
-    const l = new AbortController();
-    return Lt(s, e, l.signal).then(
-      (h) => d.current === e && c({ path: e, url: h }),
-      () => {
-      }
-    ), () => l.abort();
-  }, [e, s]), i && e && (!o || i.path === e) ? /* @__PURE__ */ r("img", { class: n, src: i.url, alt: t, "data-path": i.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": `${t}, on its way` });
+function ft(t) {
+  const { transport: e } = C(), [n, o] = q({ path: null });
+  return O(() => {
+    if (!t) return;
+    const s = new AbortController();
+    return jt(e, t, s.signal).then(
+      (i) => !s.signal.aborted && o({ path: t, url: i }),
+      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
+    ), () => s.abort();
+  }, [t, e]), t ? n.path === t ? n : { url: J.get(t) } : {};
 }
-function O({ problem: e }) {
+function mt(t, e) {
+  const n = fe(null), { url: o, problem: s } = ft(t);
+  return t && o && (n.current = { path: t, url: o, about: e }), { shown: n.current, problem: s };
+}
+function F({ path: t, alt: e, className: n = "" }) {
+  const { url: o, problem: s } = ft(t);
+  if (o) return /* @__PURE__ */ r("img", { class: n, src: o, alt: e, "data-path": t, draggable: !1 });
+  const i = s ? `could not be drawn: ${s.got}` : "on its way";
+  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": e ? `${e}, ${i}` : i, title: s && i });
+}
+function E({ problem: t }) {
   return /* @__PURE__ */ r("div", { class: "trouble", role: "alert", children: [
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Expected" }),
       " ",
-      e.expected
+      t.expected
     ] }),
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Got" }),
       " ",
-      e.got
+      t.got
     ] }),
-    /* @__PURE__ */ r("p", { children: e.todo })
+    /* @__PURE__ */ r("p", { children: t.todo })
   ] });
 }
-const Q = {
+const X = {
   m: "",
   x: "",
   q: "",
@@ -579,26 +588,26 @@ const Q = {
   bq: "",
   bs: "raw",
   p: []
-}, Ot = {
+}, Ut = {
   v: ["grid", "compare", "decide", "tokens"],
   by: ["channels", "cells"],
   sort: ["index", "activation", "contribution", "selectivity"],
   w: ["natural", "signed"],
   bs: ["raw", "first", "final"]
 };
-function pt(e) {
-  const t = [];
-  for (const n of Object.keys(Q)) {
-    const o = e[n];
-    if (JSON.stringify(o) === JSON.stringify(Q[n])) continue;
+function gt(t) {
+  const e = [];
+  for (const n of Object.keys(X)) {
+    const o = t[n];
+    if (JSON.stringify(o) === JSON.stringify(X[n])) continue;
     const s = Array.isArray(o) ? o.join("|") : o === !0 ? "1" : String(o);
-    t.push(`${n}=${encodeURIComponent(s).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
+    e.push(`${n}=${encodeURIComponent(s).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
   }
-  return t.join("&");
+  return e.join("&");
 }
-function ze(e) {
-  const t = { ...Q, p: [] };
-  for (const n of e.replace(/^#/, "").split("&")) {
+function Je(t) {
+  const e = { ...X, p: [] };
+  for (const n of t.replace(/^#/, "").split("&")) {
     const o = n.indexOf("=");
     if (o < 0) continue;
     const s = n.slice(0, o);
@@ -608,75 +617,75 @@ function ze(e) {
     } catch {
       continue;
     }
-    const c = Ot[s];
-    c && !c.includes(i) || (s === "p" ? t.p = i.split("|").filter(Boolean).slice(0, 24) : s === "s" ? t.s = i === "1" : s === "n" ? t.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || Q.n)) : s in Q && (t[s] = i));
+    const c = Ut[s];
+    c && !c.includes(i) || (s === "p" ? e.p = i.split("|").filter(Boolean).slice(0, 24) : s === "s" ? e.s = i === "1" : s === "n" ? e.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || X.n)) : s in X && (e[s] = i));
   }
-  return t;
+  return e;
 }
-function E(e) {
-  const [t, n = ""] = e.split("@", 2), o = t.search(/[:%]/);
-  return o < 0 ? { node: t, units: "", coords: n } : { node: t.slice(0, o), units: t.slice(o), coords: n };
+function D(t) {
+  const [e, n = ""] = t.split("@", 2), o = e.search(/[:%]/);
+  return o < 0 ? { node: e, units: "", coords: n } : { node: e.slice(0, o), units: e.slice(o), coords: n };
 }
-function ue(e) {
-  return e.node + e.units + (e.coords ? `@${e.coords}` : "");
+function ue(t) {
+  return t.node + t.units + (t.coords ? `@${t.coords}` : "");
 }
-function H(e, t) {
-  const { node: n } = E(t);
-  if (!e) return;
-  const o = n || e.target;
-  return e.nodes.find((s) => s.name === o || s.aliases.includes(o));
+function z(t, e) {
+  const { node: n } = D(e);
+  if (!t) return;
+  const o = n || t.target;
+  return t.nodes.find((s) => s.name === o || s.aliases.includes(o));
 }
-function _t(e, t, n) {
-  const o = E(e), s = /^:(\d+)$/.exec(o.units), i = s && Number(s[1]) < n.channels ? o.units : "";
+function bt(t, e, n) {
+  const o = D(t), s = /^:(\d+)$/.exec(o.units), i = s && Number(s[1]) < n.channels ? o.units : "";
   let c = "";
-  return /^\d+(,\d+)*$/.test(o.coords) && t && t.coords.length === n.coords.length && (c = o.coords.split(",").map((u, l) => {
-    const h = Math.floor((Number(u) + 0.5) * n.coords[l] / t.coords[l]);
-    return Math.min(h, n.coords[l] - 1);
+  return /^\d+(,\d+)*$/.test(o.coords) && e && e.coords.length === n.coords.length && (c = o.coords.split(",").map((u, a) => {
+    const h = Math.floor((Number(u) + 0.5) * n.coords[a] / e.coords[a]);
+    return Math.min(h, n.coords[a] - 1);
   }).join(",")), ue({ node: n.name, units: i, coords: c });
 }
-function Rt(e, t, n) {
-  const o = E(e), s = /^:(\d+)$/.exec(o.units);
+function Dt(t, e, n) {
+  const o = D(t), s = /^:(\d+)$/.exec(o.units);
   if (!s && /^\d+(,\d+)*$/.test(o.coords)) {
-    let d = o.coords.split(",").map(Number).reduce((h, _, a) => h * t.coords[a] + _, 0);
-    const u = t.coords.reduce((h, _) => h * _, 1);
+    let d = o.coords.split(",").map(Number).reduce((h, f, l) => h * e.coords[l] + f, 0);
+    const u = e.coords.reduce((h, f) => h * f, 1);
     d = (d + n + u) % u;
-    const l = [];
-    for (let h = t.coords.length - 1; h >= 0; h--)
-      l.unshift(d % t.coords[h]), d = Math.floor(d / t.coords[h]);
-    return ue({ ...o, node: t.name, coords: l.join(",") });
+    const a = [];
+    for (let h = e.coords.length - 1; h >= 0; h--)
+      a.unshift(d % e.coords[h]), d = Math.floor(d / e.coords[h]);
+    return ue({ ...o, node: e.name, coords: a.join(",") });
   }
   const i = s ? Number(s[1]) : n > 0 ? -1 : 0;
-  return ue({ ...o, node: t.name, units: `:${(i + n + t.channels) % t.channels}` });
+  return ue({ ...o, node: e.name, units: `:${(i + n + e.channels) % e.channels}` });
 }
-function ft(e) {
-  return [e.channels, ...e.coords].join(" × ");
+function vt(t) {
+  return [t.channels, ...t.coords].join(" × ");
 }
-function M(e, t, n, o = {}) {
+function A(t, e, n, o = {}) {
   const s = new URLSearchParams(o).toString();
-  return `/${e}/${t.m}/${t.x}/${encodeURIComponent(t.q)}.${n}${s ? `?${s}` : ""}`;
+  return `/${t}/${e.m}/${e.x}/${encodeURIComponent(e.q)}.${n}${s ? `?${s}` : ""}`;
 }
-const Je = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
-function Et() {
-  const { view: e, models: t, inputs: n, model: o, set: s } = T(), i = { m: e.bm || e.m, x: e.bx || e.x, q: e.bq || e.q, s: e.bs }, c = t.find((m) => m.id === i.m), [d, u] = C(i.q);
-  A(() => u(i.q), [i.q]);
-  const l = Z({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), h = Z({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), _ = l.final?.state === "done" && h[i.s]?.state === "done", a = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${e.m}~${e.x}~final~${e.q}`, y = e.w === "signed" ? { view: "signed" } : {}, w = I(_ ? M("inverse", e, "json", { with: a }) : null), g = (m) => n.find((x) => x.sha === m)?.name ?? "input", v = h[i.s]?.error ?? w.problem, f = n.filter((m) => m.lenses.includes(i.m));
+const Ge = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
+function It() {
+  const { view: t, models: e, inputs: n, model: o, set: s } = C(), i = { m: t.bm || t.m, x: t.bx || t.x, q: t.bq || t.q, s: t.bs }, c = e.find((m) => m.id === i.m), [d, u] = q(i.q);
+  O(() => u(i.q), [i.q]);
+  const a = ee({ lens: t.m, input: t.x, query: t.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${t.m}~${t.x}~final~${t.q}`, g = t.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", t, "json", { with: l }) : null), v = (m) => n.find((x) => x.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("b", { children: "B" }),
       /* @__PURE__ */ r("label", { children: [
         "estimator",
         " ",
-        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => s({ bm: m.currentTarget.value }), children: t.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
+        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => s({ bm: m.currentTarget.value }), children: e.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "stage",
         " ",
-        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Je.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
+        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ge.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "input",
         " ",
-        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => s({ bx: m.currentTarget.value }), children: f.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
+        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => s({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
       ] }),
       /* @__PURE__ */ r("form", { onSubmit: (m) => {
         m.preventDefault(), s({ bq: d.trim() });
@@ -685,36 +694,36 @@ function Et() {
         /* @__PURE__ */ r("input", { value: d, spellcheck: !1, onInput: (m) => u(m.currentTarget.value) })
       ] }) })
     ] }),
-    v && /* @__PURE__ */ r(O, { problem: v }),
-    o?.picture && c?.picture && !v && /* @__PURE__ */ r("div", { class: "three", children: [
+    b && /* @__PURE__ */ r(E, { problem: b }),
+    o?.picture && c?.picture && !b && /* @__PURE__ */ r("div", { class: "three", children: [
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(R, { path: _ ? M("inverse", e, "png", { with: a, ...y }) : null, alt: `A: ${e.q}`, className: "side-a" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { with: l, ...g }) : null, alt: `A: ${t.q}`, className: "side-a" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            g(e.x),
+            v(t.x),
             " · ",
-            e.q
+            t.q
           ] })
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(R, { path: _ ? M("inverse", i, "png", { stage: i.s, with: p, ...y }) : null, alt: `B: ${i.q}`, className: "side-b" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", i, "png", { stage: i.s, with: p, ...g }) : null, alt: `B: ${i.q}`, className: "side-b" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "B" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            g(i.x),
+            v(i.x),
             " · ",
             i.q,
             " · ",
-            Je.find(([m]) => m === i.s)?.[1]
+            Ge.find(([m]) => m === i.s)?.[1]
           ] })
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(R, { path: _ ? M("inverse", e, "png", { minus: a }) : null, alt: "A minus B", className: "minus" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A − B" }),
           " ",
@@ -722,30 +731,30 @@ function Et() {
         ] })
       ] })
     ] }),
-    w.data && /* @__PURE__ */ r("p", { class: "note", role: "status", "data-cosine": w.data.cosine_between, children: [
+    y.data && /* @__PURE__ */ r("p", { class: "note", role: "status", "data-cosine": y.data.cosine_between, children: [
       "Cosine of A with B ",
-      w.data.cosine_between.toFixed(3),
+      y.data.cosine_between.toFixed(3),
       ".",
       " ",
-      w.data.scaled ? "They have different units: both are brought to length one." : `Lengths ${w.data.lengths?.map((m) => m.toPrecision(3)).join(" and ")}; one colour scale.`
+      y.data.scaled ? "They have different units: both are brought to length one." : `Lengths ${y.data.lengths?.map((m) => m.toPrecision(3)).join(" and ")}; one colour scale.`
     ] })
   ] });
 }
-const ve = {
+const be = {
   positive: "for the decision",
   negative: "against it",
   matched: "control: as active",
   random: "control: random"
 };
-function Ut() {
-  const { view: e, model: t, set: n } = T(), o = H(t, e.q), { data: s, problem: i } = I(o ? M("decide", { ...e, q: o.name }, "json") : null);
-  if (i) return /* @__PURE__ */ r(O, { problem: i });
+function Ht() {
+  const { view: t, model: e, set: n } = C(), o = z(e, t.q), { data: s, problem: i } = U(o ? A("decide", { ...t, q: o.name }, "json") : null);
+  if (i) return /* @__PURE__ */ r(E, { problem: i });
   if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
     "Ranking the channels of ",
     o?.name,
     " …"
   ] });
-  const c = Math.max(...s.rows.map((l) => Math.abs(l.drop)), Math.abs(s.decision.margin)), d = [...new Set(s.rows.map((l) => l.size))], u = s.rows.filter((l) => l.kind === "positive" || l.kind === "negative");
+  const c = Math.max(...s.rows.map((a) => Math.abs(a.drop)), Math.abs(s.decision.margin)), d = [...new Set(s.rows.map((a) => a.size))], u = s.rows.filter((a) => a.kind === "positive" || a.kind === "negative");
   return /* @__PURE__ */ r("div", { class: "decide", children: [
     /* @__PURE__ */ r("p", { class: "note", children: [
       "Class ",
@@ -764,16 +773,16 @@ function Ut() {
           "What the groups identify ",
           /* @__PURE__ */ r("small", { children: "inversion; never fed back to the model" })
         ] }),
-        /* @__PURE__ */ r("ul", { class: "tiles", children: u.map((l) => /* @__PURE__ */ r("li", { class: "tile", children: [
-          /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-label": `Look at ${l.query}`, "data-query": l.query, onClick: () => n({ q: l.query }), children: /* @__PURE__ */ r(jt, { query: l.query }) }),
+        /* @__PURE__ */ r("ul", { class: "tiles", children: u.map((a) => /* @__PURE__ */ r("li", { class: "tile", children: [
+          /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-label": `Look at ${a.query}`, "data-query": a.query, onClick: () => n({ q: a.query }), children: /* @__PURE__ */ r(Bt, { query: a.query }) }),
           /* @__PURE__ */ r("span", { class: "under wrap", children: [
-            l.size,
+            a.size,
             " ",
-            ve[l.kind],
+            be[a.kind],
             /* @__PURE__ */ r("br", {}),
-            /* @__PURE__ */ r("code", { children: E(l.query).units })
+            /* @__PURE__ */ r("code", { children: D(a.query).units })
           ] })
-        ] }, l.kind + l.size)) })
+        ] }, a.kind + a.size)) })
       ] }),
       /* @__PURE__ */ r("section", { "aria-label": "Intervention", children: [
         /* @__PURE__ */ r("h3", { children: [
@@ -783,376 +792,388 @@ function Ut() {
         /* @__PURE__ */ r("table", { children: [
           /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
             /* @__PURE__ */ r("th", { scope: "col", children: "channels" }),
-            d.map((l) => /* @__PURE__ */ r("th", { scope: "col", children: l }, l))
+            d.map((a) => /* @__PURE__ */ r("th", { scope: "col", children: a }, a))
           ] }) }),
-          /* @__PURE__ */ r("tbody", { children: Object.keys(ve).map((l) => /* @__PURE__ */ r("tr", { children: [
-            /* @__PURE__ */ r("th", { scope: "row", children: ve[l] }),
+          /* @__PURE__ */ r("tbody", { children: Object.keys(be).map((a) => /* @__PURE__ */ r("tr", { children: [
+            /* @__PURE__ */ r("th", { scope: "row", children: be[a] }),
             d.map((h) => {
-              const _ = s.rows.find((a) => a.kind === l && a.size === h);
-              return /* @__PURE__ */ r("td", { children: _ && /* @__PURE__ */ r(z, { children: [
-                /* @__PURE__ */ r("b", { children: _.drop.toFixed(2) }),
-                _.flipped > 0 && /* @__PURE__ */ r("small", { children: [
+              const f = s.rows.find((l) => l.kind === a && l.size === h);
+              return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(j, { children: [
+                /* @__PURE__ */ r("b", { children: f.drop.toFixed(2) }),
+                f.flipped > 0 && /* @__PURE__ */ r("small", { children: [
                   " ",
-                  _.groups > 1 ? `${Math.round(100 * _.flipped)} % flip` : "flips"
+                  f.groups > 1 ? `${Math.round(100 * f.flipped)} % flip` : "flips"
                 ] }),
-                /* @__PURE__ */ r("span", { class: _.drop < 0 ? "score minus" : "score", children: /* @__PURE__ */ r("span", { style: { width: `${100 * Math.abs(_.drop) / c}%` } }) })
+                /* @__PURE__ */ r("span", { class: f.drop < 0 ? "score minus" : "score", children: /* @__PURE__ */ r("span", { style: { width: `${100 * Math.abs(f.drop) / c}%` } }) })
               ] }) }, h);
             })
-          ] }, l)) })
+          ] }, a)) })
         ] }),
         /* @__PURE__ */ r("p", { class: "note", children: [
           "Drop of the margin when a group of that size is set to zero; negative where the margin grew. Random: mean of ",
-          s.rows.find((l) => l.kind === "random")?.groups,
+          s.rows.find((a) => a.kind === "random")?.groups,
           " groups."
         ] })
       ] })
     ] })
   ] });
 }
-function jt({ query: e }) {
-  const { view: t, model: n } = T(), { final: o } = Z({ lens: t.m, input: t.x, query: e, stages: ["final"], background: !0 });
-  return n?.picture ? /* @__PURE__ */ r(R, { path: o?.state === "done" ? M("inverse", { ...t, q: e }, "png") : null, alt: "" }) : null;
+function Bt({ query: t }) {
+  const { view: e, model: n } = C(), { final: o } = ee({ lens: e.m, input: e.x, query: t, stages: ["final"], background: !0 });
+  return n?.picture ? /* @__PURE__ */ r(F, { path: o?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
 }
-function Dt() {
-  const { view: e, model: t, transport: n, say: o } = T(), [s, i] = C(null), c = { stage: e.s ? "share" : "final", ...e.w === "signed" ? { view: "signed" } : {} }, d = (a) => M(a === "png" || a === "safetensors" ? "inverse" : "export", e, a, c), u = `${e.q.replace(/[^\w.-]+/g, "_")}`, l = async (a) => {
+function Ft() {
+  const { view: t, model: e, transport: n, say: o } = C(), [s, i] = q(null), c = { stage: t.s ? "share" : "final", ...t.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", t, l, c), u = `${t.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
     i(null);
     try {
-      const { body: p, type: y } = await n.bytes(d(a)), w = document.createElement("a");
-      w.href = URL.createObjectURL(new Blob([p], { type: y })), w.download = `${u}.${a}`, w.click(), setTimeout(() => URL.revokeObjectURL(w.href), 1e4);
+      const { body: p, type: g } = await n.bytes(d(l)), y = document.createElement("a");
+      y.href = URL.createObjectURL(new Blob([p], { type: g })), y.download = `${u}.${l}`, y.click(), setTimeout(() => URL.revokeObjectURL(y.href), 1e4);
     } catch (p) {
-      i(ee(p));
+      i(K(p));
     }
-  }, h = async (a) => {
+  }, h = async (l) => {
     i(null);
     try {
-      const { body: p } = await n.bytes(d(a));
-      await navigator.clipboard.writeText(new TextDecoder().decode(p)), o(a === "py" ? "Python lines copied" : "Command copied");
+      const { body: p } = await n.bytes(d(l));
+      await navigator.clipboard.writeText(new TextDecoder().decode(p)), o(l === "py" ? "Python lines copied" : "Command copied");
     } catch (p) {
-      i(ee(p));
+      i(K(p));
     }
-  }, _ = t?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
+  }, f = e?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
   return /* @__PURE__ */ r("section", { class: "export", "aria-label": "Export", children: [
     /* @__PURE__ */ r("span", { children: "Save" }),
-    _.map((a) => /* @__PURE__ */ r("button", { type: "button", onClick: () => void l(a), children: a === "html" ? "single HTML file" : a.toUpperCase() }, a)),
+    f.map((l) => /* @__PURE__ */ r("button", { type: "button", onClick: () => void a(l), children: l === "html" ? "single HTML file" : l.toUpperCase() }, l)),
     /* @__PURE__ */ r("span", { children: "Copy" }),
     /* @__PURE__ */ r("button", { type: "button", onClick: () => void h("py"), children: "Python lines" }),
     /* @__PURE__ */ r("button", { type: "button", onClick: () => void h("sh"), children: "command line" }),
     /* @__PURE__ */ r("code", { class: "again", children: [
       'sgfi export "#',
-      pt({ ...e, p: [], v: "" }),
+      gt({ ...t, p: [], v: "" }),
       '"'
     ] }),
-    s && /* @__PURE__ */ r(O, { problem: s })
+    s && /* @__PURE__ */ r(E, { problem: s })
   ] });
 }
-const be = 24;
-function It() {
-  const { view: e, model: t, set: n } = T(), o = H(t, e.q), s = o ? { m: e.m, x: e.x, q: o.name } : null, i = I(s ? M("scores", s, "json") : null), [c, d] = C(/* @__PURE__ */ new Set());
-  A(() => d(/* @__PURE__ */ new Set()), [e.m, e.x, o?.name, e.by]);
-  const u = o && o.coords.length === 0, l = u ? "channels" : e.by, h = Y(() => Bt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), _ = i.data?.[l], a = Y(() => Ht(h, e.sort === "contribution" ? _?.contribution : e.sort === "index" ? void 0 : _?.activation).slice(0, e.n), [h, _, e.sort, e.n]), p = a.filter((b) => c.has(b.query)).map((b) => b.query), y = I(
-    s && e.sort === "selectivity" && p.length > 1 && p.length === a.length ? M("likeness", { ...s, q: p.join("|") }, "json") : null
+const ve = 24, Wt = 64, Ke = /* @__PURE__ */ new Set();
+function zt() {
+  const { view: t, model: e, set: n } = C(), o = z(e, t.q), s = o ? { m: t.m, x: t.x, q: o.name } : null, i = U(s ? A("scores", s, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = o && o.coords.length === 0, l = f ? "channels" : t.by, p = Z(() => Jt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [p, g, t.sort, t.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
+    s && t.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...s, q: v.join("|") }, "json") : null
   );
-  if (!t || !o) return null;
-  if (i.problem) return /* @__PURE__ */ r(O, { problem: i.problem });
-  const w = y.data?.selectivity, g = w ? [...a].sort((b, N) => (w[N.query] ?? 0) - (w[b.query] ?? 0)) : a, v = (b) => e.sort === "selectivity" ? w?.[b.query] : e.sort === "contribution" ? _?.contribution?.[b.index] : _?.activation[b.index], f = Math.max(...g.map((b) => Math.abs(v(b) ?? 0)), 1e-9), m = (b, N) => /* @__PURE__ */ r(
-    Ft,
+  if (!e || !o) return null;
+  if (i.problem) return /* @__PURE__ */ r(E, { problem: i.problem });
+  const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, x = (w) => t.sort === "selectivity" ? _?.[w.query] : t.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(x(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
+    Kt,
     {
-      unit: b,
-      pinned: N,
-      score: v(b),
-      most: f,
-      now: b.query === e.q,
-      ended: () => d((L) => L.has(b.query) ? L : /* @__PURE__ */ new Set([...L, b.query]))
+      unit: w,
+      pinned: M,
+      asked: I < v.length + Wt,
+      score: x(w),
+      most: N,
+      now: w.query === t.q,
+      ended: () => h(w.query)
     },
-    b.query
-  ), x = e.p.map((b) => ({ query: b, label: b, index: -1 })), P = ["activation", "contribution", "selectivity", "index"];
+    w.query
+  ), L = t.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
   return /* @__PURE__ */ r("div", { class: "grid-tab", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("fieldset", { children: [
         /* @__PURE__ */ r("legend", { children: "units" }),
-        ["channels", "cells"].map((b) => /* @__PURE__ */ r("button", { type: "button", disabled: b === "cells" && !!u, "aria-pressed": l === b, onClick: () => n({ by: b, n: be }), children: b }, b))
+        ["channels", "cells"].map((w) => /* @__PURE__ */ r("button", { type: "button", disabled: w === "cells" && !!f, "aria-pressed": l === w, onClick: () => n({ by: w, n: ve }), children: w }, w))
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "sort by",
         " ",
-        /* @__PURE__ */ r("select", { value: e.sort, onChange: (b) => n({ sort: b.currentTarget.value }), children: P.map((b) => /* @__PURE__ */ r("option", { value: b, disabled: b === "contribution" && !!_ && !_.contribution, children: b === "contribution" ? "decision contribution" : b }, b)) })
+        /* @__PURE__ */ r("select", { value: t.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
       ] }),
       /* @__PURE__ */ r("span", { class: "count", role: "status", children: [
-        p.length,
+        v.length,
         " of ",
-        g.length,
+        m.length,
         " shown, ",
-        h.length,
+        p.length,
         " in all"
       ] })
     ] }),
-    x.length > 0 && /* @__PURE__ */ r(z, { children: [
+    L.length > 0 && /* @__PURE__ */ r(j, { children: [
       /* @__PURE__ */ r("h3", { class: "pins", children: "Pinned" }),
-      /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: x.map((b) => m(b, !0)) })
+      /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: L.map((w) => P(w, !0)) })
     ] }),
-    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: g.map((b) => m(b, !1)) }),
-    g.length < h.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(h.length, e.n + be) }, !0), children: [
-      be,
+    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: m.map((w, M) => P(w, !1, M)) }),
+    m.length < p.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(p.length, t.n + ve) }, !0), children: [
+      ve,
       " more"
     ] }),
-    e.sort === "selectivity" && /* @__PURE__ */ r("p", { class: "note", children: "Selectivity: one minus the mean absolute cosine with the other answers shown here. Known when all of them are." }),
-    e.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
+    t.sort === "selectivity" && /* @__PURE__ */ r("p", { class: "note", children: "Selectivity: one minus the mean absolute cosine with the other answers shown here. Known when all of them are." }),
+    t.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
   ] });
 }
-function Bt(e, t, n) {
-  return !t || t.node !== e ? [] : n === "channels" ? t.channels.activation.map((o, s) => ({ query: `${e}:${s}`, label: `:${s}`, index: s })) : t.cells.at.map((o, s) => ({ query: `${e}@${o.join(",")}`, label: `@${o.join(",")}`, index: s }));
+function Jt(t, e, n) {
+  return !e || e.node !== t ? [] : n === "channels" ? e.channels.activation.map((o, s) => ({ query: `${t}:${s}`, label: `:${s}`, index: s })) : e.cells.at.map((o, s) => ({ query: `${t}@${o.join(",")}`, label: `@${o.join(",")}`, index: s }));
 }
-function Ht(e, t) {
-  return t ? [...e].sort((n, o) => t[o.index] - t[n.index] || n.index - o.index) : e;
+function Gt(t, e) {
+  return e ? [...t].sort((n, o) => e[o.index] - e[n.index] || n.index - o.index) : t;
 }
-function Ft(e) {
-  const { view: t, model: n, set: o } = T(), { unit: s } = e, i = Z({ lens: t.m, input: t.x, query: s.query, stages: ["final"], background: !0 }), { state: c, facts: d, error: u } = i.final ?? {};
-  A(() => {
-    c === "done" && e.ended();
-  }, [c]);
-  const l = d?.profile, h = () => o({ p: e.pinned || t.p.includes(s.query) ? t.p.filter((_) => _ !== s.query) : [...t.p, s.query] }, !0);
-  return /* @__PURE__ */ r("li", { class: e.now ? "tile now" : "tile", children: [
-    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": e.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-state": c ?? "", onClick: () => o({ q: s.query }), children: [
-      n?.picture && /* @__PURE__ */ r(R, { path: c === "done" ? M("inverse", { ...t, q: s.query }, "png", t.w === "signed" ? { view: "signed" } : {}) : null, alt: "" }),
-      n?.text && /* @__PURE__ */ r(Wt, { values: l }),
-      u && /* @__PURE__ */ r("span", { class: "wrong", title: u.got, children: "!" })
+function Kt(t) {
+  const { view: e, model: n, set: o } = C(), { unit: s } = t, i = n?.picture ? ["preview", "final"] : ["final"], c = ee(t.asked ? { lens: e.m, input: e.x, query: s.query, stages: i, background: !0 } : null), { state: d, facts: u, error: a } = c.final ?? {}, h = d === "done" ? "final" : c.preview?.state === "done" ? "preview" : "", f = h && n?.picture ? A("inverse", { ...e, q: s.query }, "png", { stage: h, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: l } = mt(f, { of: `${e.m} ${e.x}`, stage: h }), p = l?.about.of === `${e.m} ${e.x}` ? l : null, g = n?.picture ? p?.about.stage ?? "none" : h;
+  O(() => {
+    d === "done" && t.ended();
+  }, [d, e.m, e.x]);
+  const y = u?.profile, v = () => o({ p: t.pinned || e.p.includes(s.query) ? e.p.filter((b) => b !== s.query) : [...e.p, s.query] }, !0);
+  return /* @__PURE__ */ r("li", { class: t.now ? "tile now" : "tile", children: [
+    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": g, onClick: () => o({ q: s.query }), children: [
+      n?.picture && (p ? /* @__PURE__ */ r("img", { class: g, src: p.url, alt: "", "data-path": p.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank" })),
+      n?.text && /* @__PURE__ */ r(Vt, { values: y }),
+      a && /* @__PURE__ */ r("span", { class: "wrong", title: a.got, children: "!" })
     ] }),
     /* @__PURE__ */ r("span", { class: "under", children: [
-      /* @__PURE__ */ r("code", { children: (E(s.query).units || e.pinned, s.label) }),
-      e.score !== void 0 && /* @__PURE__ */ r("span", { class: e.score < 0 ? "score minus" : "score", title: e.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(e.score) / e.most * 100}%` } }) }),
-      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": t.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: h, children: t.p.includes(s.query) ? "●" : "○" })
+      /* @__PURE__ */ r("code", { children: s.label }),
+      g === "preview" && /* @__PURE__ */ r("small", { title: "Plain gradient, not the answer", children: "preview" }),
+      t.score !== void 0 && /* @__PURE__ */ r("span", { class: t.score < 0 ? "score minus" : "score", title: t.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(t.score) / t.most * 100}%` } }) }),
+      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: v, children: e.p.includes(s.query) ? "●" : "○" })
     ] })
   ] });
 }
-function Wt({ values: e }) {
-  if (!e) return /* @__PURE__ */ r("span", { class: "blank" });
-  const t = Math.max(...e, 1e-9);
-  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${e.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: e.map((n, o) => /* @__PURE__ */ r("rect", { x: o + 0.05, y: 1 - n / t, width: 0.9, height: n / t }, o)) });
+function Vt({ values: t }) {
+  if (!t) return /* @__PURE__ */ r("span", { class: "blank" });
+  const e = Math.max(...t, 1e-9);
+  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${t.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: t.map((n, o) => /* @__PURE__ */ r("rect", { x: o + 0.05, y: 1 - n / e, width: 0.9, height: n / e }, o)) });
 }
-const j = 30;
-function zt() {
-  const { model: e, view: t, set: n } = T(), o = fe(null), s = H(e, t.q);
-  if (A(() => {
+const H = 30;
+function Qt() {
+  const { model: t, view: e, set: n } = C(), o = fe(null), s = z(t, e.q);
+  if (O(() => {
     o.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [s?.name]), !e) return null;
-  const i = ["input", ...e.nodes.map((d) => d.name)], c = e.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
+  }, [s?.name]), !t) return null;
+  const i = ["input", ...t.nodes.map((d) => d.name)], c = t.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
   return /* @__PURE__ */ r("nav", { class: "ladder", "aria-label": "Tensors, shallow to deep", children: /* @__PURE__ */ r("div", { class: "rungs", children: [
-    /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * j, "aria-hidden": "true", children: [
-      /* @__PURE__ */ r("path", { d: `M15 ${j / 2}V${(i.length - 0.5) * j}` }),
-      c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * j}C2 ${(d + 0.5) * j} 2 ${(u + 0.5) * j} 15 ${(u + 0.5) * j}` }, `${d}-${u}`)),
-      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * j, r: d === s?.name ? 5 : 3 }, d))
+    /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * H, "aria-hidden": "true", children: [
+      /* @__PURE__ */ r("path", { d: `M15 ${H / 2}V${(i.length - 0.5) * H}` }),
+      c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * H}C2 ${(d + 0.5) * H} 2 ${(u + 0.5) * H} 15 ${(u + 0.5) * H}` }, `${d}-${u}`)),
+      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * H, r: d === s?.name ? 5 : 3 }, d))
     ] }),
     /* @__PURE__ */ r("ol", { children: [
       /* @__PURE__ */ r("li", { class: "source", children: [
         /* @__PURE__ */ r("span", { children: "input" }),
-        /* @__PURE__ */ r("small", { children: e.input.join(" × ") })
+        /* @__PURE__ */ r("small", { children: t.input.join(" × ") })
       ] }),
-      e.nodes.map((d) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
+      t.nodes.map((d) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
         "button",
         {
           type: "button",
           ref: d.name === s?.name ? o : void 0,
           "aria-current": d.name === s?.name ? "true" : void 0,
           title: `${d.name} (${d.op})`,
-          onClick: () => n({ q: _t(t.q, s, d) }),
+          onClick: () => n({ q: bt(e.q, s, d) }),
           children: [
             /* @__PURE__ */ r("span", { children: d.name }),
-            /* @__PURE__ */ r("small", { children: ft(d) })
+            /* @__PURE__ */ r("small", { children: vt(d) })
           ]
         }
       ) }, d.name))
     ] })
   ] }) });
 }
-const Ke = 20 * 2 ** 20;
-function Jt({ close: e }) {
-  const { models: t, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = T(), [l, h] = C(null), [_, a] = C(!1), [p, y] = C(""), w = I("/api/health").data, g = async (f, m) => {
-    if (h(null), f.size > Ke) {
-      h({ expected: `at most ${Ke >> 20} MiB`, got: `${(f.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
+const Ve = 20 * 2 ** 20;
+function Xt({ close: t }) {
+  const { models: e, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
+    if (h(null), _.size > Ve) {
+      h({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
       return;
     }
     try {
-      const { sha: x } = await d.upload(f, m), b = (await c()).find((N) => N.sha === x)?.lenses ?? [];
-      i({ x, ...b.includes(o.m) || !b.length ? {} : { m: b[0], q: "" } }), u(`${m} added`), e();
+      const { sha: x } = await d.upload(_, m), P = (await c()).find((L) => L.sha === x)?.lenses ?? [];
+      i({ x, ...P.includes(o.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
     } catch (x) {
-      h(ee(x));
+      h(K(x));
     }
-  }, v = n.filter((f) => !s || f.lenses.includes(s.id));
+  }, b = n.filter((_) => !s || _.lenses.includes(s.id));
   return /* @__PURE__ */ r("section", { class: "open", "aria-label": "Open", children: [
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Models" }),
-      /* @__PURE__ */ r("ul", { class: "models", children: t.map((f) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
+      /* @__PURE__ */ r("ul", { class: "models", children: e.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
         "button",
         {
           type: "button",
-          "aria-current": f.id === o.m ? "true" : void 0,
+          "aria-current": _.id === o.m ? "true" : void 0,
           onClick: () => {
-            const m = n.find((x) => x.lenses.includes(f.id));
-            i({ m: f.id, q: "", x: v.some((x) => x.sha === o.x && x.lenses.includes(f.id)) ? o.x : m?.sha ?? "" });
+            const m = n.find((x) => x.lenses.includes(_.id));
+            i({ m: _.id, q: "", x: b.some((x) => x.sha === o.x && x.lenses.includes(_.id)) ? o.x : m?.sha ?? "" });
           },
           children: [
-            /* @__PURE__ */ r("b", { children: f.title }),
+            /* @__PURE__ */ r("b", { children: _.title }),
             /* @__PURE__ */ r("span", { children: [
-              f.kind === "natural" ? "natural inverse, no calibration" : "calibrated maps",
+              _.kind === "natural" ? "natural inverse, no calibration" : "calibrated maps",
               " · ",
-              f.nodes.length,
+              _.nodes.length,
               " tensors · ",
-              f.input.join(" × ")
+              _.input.join(" × ")
             ] })
           ]
         }
-      ) }, f.id)) }),
+      ) }, _.id)) }),
       /* @__PURE__ */ r("p", { class: "note", children: [
         "More models or map folders: name them on the command line, ",
         /* @__PURE__ */ r("code", { children: "sgfi explore torchvision:resnet50 maps/mine photo.jpg" }),
         "."
       ] }),
-      w && /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
-        w.waiting ? `${w.waiting} questions at work` : "Nothing at work",
+      y && /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
+        y.waiting ? `${y.waiting} questions at work` : "Nothing at work",
         " · ",
-        w.counts.done,
+        y.counts.done,
         " answered, ",
-        w.counts.cancelled,
+        y.counts.cancelled,
         " cancelled"
       ] })
     ] }),
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Inputs" }),
-      /* @__PURE__ */ r("ul", { class: "inputs", children: v.map((f) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": f.sha === o.x ? "true" : void 0, onClick: () => {
-        i({ x: f.sha }), e();
+      /* @__PURE__ */ r("ul", { class: "inputs", children: b.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === o.x ? "true" : void 0, onClick: () => {
+        i({ x: _.sha }), t();
       }, children: [
-        f.kind !== "text" && s?.picture && /* @__PURE__ */ r(R, { path: `/input/${s.id}/${f.sha}.png`, alt: "" }),
-        /* @__PURE__ */ r("span", { children: f.name })
-      ] }) }, f.sha)) }),
-      s?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (f) => {
-        f.preventDefault(), p.trim() && g(new Blob([p], { type: "text/plain" }), p.slice(0, 80));
+        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(F, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
+        /* @__PURE__ */ r("span", { children: _.name })
+      ] }) }, _.sha)) }),
+      s?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
+        _.preventDefault(), p.trim() && v(new Blob([p], { type: "text/plain" }), p.slice(0, 80));
       }, children: [
         /* @__PURE__ */ r("label", { children: [
           "A text ",
-          /* @__PURE__ */ r("textarea", { value: p, rows: 2, onInput: (f) => y(f.currentTarget.value) })
+          /* @__PURE__ */ r("textarea", { value: p, rows: 2, onInput: (_) => g(_.currentTarget.value) })
         ] }),
         /* @__PURE__ */ r("button", { type: "submit", children: "Add" })
       ] }) : /* @__PURE__ */ r(
         "label",
         {
-          class: _ ? "drop over" : "drop",
-          onDragOver: (f) => {
-            f.preventDefault(), a(!0);
+          class: f ? "drop over" : "drop",
+          onDragOver: (_) => {
+            _.preventDefault(), l(!0);
           },
-          onDragLeave: () => a(!1),
-          onDrop: (f) => {
-            f.preventDefault(), a(!1);
-            const m = f.dataTransfer?.files[0];
-            m && g(m, m.name);
+          onDragLeave: () => l(!1),
+          onDrop: (_) => {
+            _.preventDefault(), l(!1);
+            const m = _.dataTransfer?.files[0];
+            m && v(m, m.name);
           },
           children: [
-            /* @__PURE__ */ r("input", { type: "file", accept: "image/*", onChange: (f) => {
-              const m = f.currentTarget.files?.[0];
-              m && g(m, m.name);
+            /* @__PURE__ */ r("input", { type: "file", accept: "image/*", onChange: (_) => {
+              const m = _.currentTarget.files?.[0];
+              m && v(m, m.name);
             } }),
             /* @__PURE__ */ r("span", { children: "Drop a picture here, or choose one. It stays on this computer." })
           ]
         }
       ),
-      l && /* @__PURE__ */ r(O, { problem: l })
+      a && /* @__PURE__ */ r(E, { problem: a })
     ] })
   ] });
 }
-const Ge = 8, Kt = {
+const Qe = 8, Yt = {
   preview: "preview: plain gradient, not the answer",
   final: "natural inverse",
   share: "natural inverse, faded where it is not determined"
 };
-function Gt({ stages: e }) {
-  const { view: t, model: n, set: o, inputs: s } = T(), i = H(n, t.q), [c, d] = C(!1), [u, l] = C(null), [h, _] = C(null), a = !!n?.picture && i?.coords.length === 2, p = I(c && a && i ? M("reads", { ...t, q: i.name }, "json") : null);
+function Zt(t) {
+  const { view: e, model: n } = C(), o = ["share", "final", "preview"].find((h) => t[h]?.state === "done") ?? "", s = t[o]?.facts, i = o ? A("inverse", { ...e, q: s?.query ?? e.q }, "png", { stage: o, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && o === "final" ? "calibrated maps" : Yt[o], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: o, label: d, facts: s });
+  return { shown: u, current: u?.about.asked === c, problem: a };
+}
+function en({ stages: t }) {
+  const { view: e, model: n, set: o, inputs: s } = C(), i = z(n, e.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(t);
   if (!n) return null;
-  const y = ["share", "final", "preview"].find(($) => e[$]?.state === "done"), w = Object.values(e).find(($) => $.state === "failed" && $.error), g = y ? e[y].facts : void 0, v = { stage: y ?? "final" };
-  t.w === "signed" && (v.view = "signed");
-  const f = g?.query ?? t.q, m = y ? M("inverse", { ...t, q: f }, "png", v) : null, x = p.data, P = x && h !== null ? x.share.map(($) => $[h]) : null, b = x && u !== null ? x.share[u] : null, N = s.find(($) => $.sha === t.x)?.name ?? "input", L = n.kind === "maps" && y === "final" ? "calibrated maps" : y ? Kt[y] : "on its way", J = E(t.q).coords.split(";").filter(Boolean);
+  const b = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, x = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = s.find((T) => T.sha === e.x)?.name ?? "input", L = D(e.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        /* @__PURE__ */ r(R, { path: t.x ? `/input/${t.m}/${t.x}.png` : null, alt: `${N} as the model sees it` }),
-        a && /* @__PURE__ */ r(
-          Ve,
+        /* @__PURE__ */ r(F, { path: e.x ? `/input/${e.m}/${e.x}.png` : null, alt: `${P} as the model sees it` }),
+        l && /* @__PURE__ */ r(
+          Xe,
           {
-            rows: Math.min(Ge, n.input[1]),
-            columns: Math.min(Ge, n.input[2]),
-            weights: P,
-            onHover: l,
-            label: ($) => `place ${$.join(", ")}`
+            rows: Math.min(Qe, n.input[1]),
+            columns: Math.min(Qe, n.input[2]),
+            weights: x,
+            onHover: a,
+            label: (T) => `place ${T.join(", ")}`
           }
         )
       ] }),
       /* @__PURE__ */ r("figcaption", { children: [
-        /* @__PURE__ */ r("b", { children: N }),
+        /* @__PURE__ */ r("b", { children: P }),
         " ",
-        /* @__PURE__ */ r("span", { children: Vt(c && a, !!x, P ? "what the cell reads" : "hover: which cells read it") })
+        /* @__PURE__ */ r("span", { children: nn(c && l, !!m, x ? "what the cell reads" : "hover: which cells read it") })
       ] })
     ] }),
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        /* @__PURE__ */ r(R, { path: m, alt: `${L} of ${t.q}`, className: `answer ${y ?? ""}` }),
-        a && i && /* @__PURE__ */ r(
-          Ve,
+        g ? /* @__PURE__ */ r("img", { class: `answer ${g.about.stage} ${y ? "" : "stale"}`, src: g.url, alt: `${g.about.label} of ${g.about.query}`, "data-path": g.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank answer", role: "img", "aria-label": `${e.q}, on its way` }),
+        l && i && /* @__PURE__ */ r(
+          Xe,
           {
             rows: i.coords[0],
             columns: i.coords[1],
-            weights: b,
-            marked: J,
-            onHover: _,
-            label: ($) => `cell ${$.join(", ")}`,
-            onPick: ($) => o({ q: ue({ ...E(t.q), node: i.name, coords: $.join(",") }) })
+            weights: N,
+            marked: L,
+            onHover: f,
+            label: (T) => `cell ${T.join(", ")}`,
+            onPick: (T) => o({ q: ue({ ...D(e.q), node: i.name, coords: T.join(",") }) })
           }
         ),
-        (!y || y === "preview") && !w && /* @__PURE__ */ r(Qt, { stages: e })
+        (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: t })
       ] }),
-      /* @__PURE__ */ r("figcaption", { "data-stage": y ?? "none", children: [
-        /* @__PURE__ */ r("b", { children: L }),
+      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": e.q, children: y && g ? /* @__PURE__ */ r(tn, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
+        /* @__PURE__ */ r("b", { children: b ? "no answer" : "on its way" }),
         " ",
-        /* @__PURE__ */ r("span", { children: [
-          g?.gain !== void 0 && y !== "preview" && g.gain > 1.05 && `gain ${g.gain.toFixed(1)} · `,
-          typeof g?.share == "number" && `share up to ${g.share.toFixed(2)} · `,
-          g && `${g.seconds.toFixed(2)} s`
-        ] })
-      ] })
+        /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(j, { children: [
+          "still shown: ",
+          /* @__PURE__ */ r("code", { children: g.about.query })
+        ] }) })
+      ] }) })
     ] }),
-    w?.error && /* @__PURE__ */ r(O, { problem: w.error })
+    b && /* @__PURE__ */ r(E, { problem: b })
   ] });
 }
-function Vt(e, t, n) {
-  return e ? t ? n : "working out who reads what …" : "";
+function tn({ answer: { label: t, stage: e, facts: n } }) {
+  return /* @__PURE__ */ r(j, { children: [
+    /* @__PURE__ */ r("b", { children: t }),
+    " ",
+    /* @__PURE__ */ r("span", { children: [
+      n?.gain !== void 0 && e !== "preview" && n.gain > 1.05 && `gain ${n.gain.toFixed(1)} · `,
+      typeof n?.share == "number" && `share up to ${n.share.toFixed(2)} · `,
+      n && `${n.seconds.toFixed(2)} s`
+    ] })
+  ] });
 }
-function Qt({ stages: e }) {
-  const t = e.final ?? e.preview, n = t ? t.state === "queued" ? "waiting …" : t.state === "working" ? `solving, step ${t.steps}` : "" : "asking …";
+function nn(t, e, n) {
+  return t ? e ? n : "working out who reads what …" : "";
+}
+function rn({ stages: t }) {
+  const e = t.final ?? t.preview, n = e ? e.state === "queued" ? "waiting …" : e.state === "working" ? `solving, step ${e.steps}` : "" : "asking …";
   return /* @__PURE__ */ r("div", { class: "progress", role: "status", children: n });
 }
-function Ve(e) {
-  const { rows: t, columns: n } = e;
-  if (!t || !n || t * n > 4096) return null;
-  const o = e.weights ? Math.max(...e.weights, 1e-9) : 1, s = (i) => {
-    const c = i.currentTarget.getBoundingClientRect(), d = Math.min(t - 1, Math.max(0, Math.floor((i.clientY - c.top) / c.height * t))), u = Math.min(n - 1, Math.max(0, Math.floor((i.clientX - c.left) / c.width * n)));
+function Xe(t) {
+  const { rows: e, columns: n } = t;
+  if (!e || !n || e * n > 4096) return null;
+  const o = t.weights ? Math.max(...t.weights, 1e-9) : 1, s = (i) => {
+    const c = i.currentTarget.getBoundingClientRect(), d = Math.min(e - 1, Math.max(0, Math.floor((i.clientY - c.top) / c.height * e))), u = Math.min(n - 1, Math.max(0, Math.floor((i.clientX - c.left) / c.width * n)));
     return [d, u];
   };
   return /* @__PURE__ */ r(
     "svg",
     {
-      class: `cells ${e.onPick ? "pick" : ""}`,
-      viewBox: `0 0 ${n} ${t}`,
+      class: `cells ${t.onPick ? "pick" : ""}`,
+      viewBox: `0 0 ${n} ${e}`,
       preserveAspectRatio: "none",
       "aria-hidden": "true",
       onPointerMove: (i) => {
         const [c, d] = s(i);
-        e.onHover(c * n + d);
+        t.onHover(c * n + d);
       },
-      onPointerLeave: () => e.onHover(null),
-      onClick: (i) => e.onPick?.(s(i)),
+      onPointerLeave: () => t.onHover(null),
+      onClick: (i) => t.onPick?.(s(i)),
       children: [
-        e.weights?.map((i, c) => {
+        t.weights?.map((i, c) => {
           const d = Math.sqrt(i / o);
           return /* @__PURE__ */ r("rect", { class: "shade", x: c % n, y: Math.floor(c / n), width: 1, height: 1, "fill-opacity": (1 - d) * 0.82 }, c);
         }),
-        e.marked?.map((i) => {
+        t.marked?.map((i) => {
           const [c, d] = i.split(",").map(Number);
           return /* @__PURE__ */ r("rect", { class: "mark", x: d, y: c, width: 1, height: 1 }, i);
         })
@@ -1160,83 +1181,87 @@ function Ve(e) {
     }
   );
 }
-function mt() {
-  const { view: e, inputs: t } = T(), n = t.some((o) => o.sha === e.x);
-  return I(n ? `/input/${e.m}/${e.x}.json` : null).data?.tokens ?? void 0;
+function yt() {
+  const { view: t, inputs: e } = C(), n = e.some((o) => o.sha === t.x);
+  return U(n ? `/input/${t.m}/${t.x}.json` : null).data?.tokens ?? void 0;
 }
-const le = (e) => e.replace(/\n/g, "↵").trim() || "␣";
-function Xt({ stages: e }) {
-  const { view: t } = T(), n = mt(), o = ["final", "preview"].find((u) => e[u]?.state === "done"), s = o ? e[o].facts?.profile : void 0, i = Object.values(e).find((u) => u.state === "failed" && u.error), c = new Set(E(t.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
-  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", children: [
-    /* @__PURE__ */ r("ol", { children: n?.map((u, l) => /* @__PURE__ */ r("li", { class: c.has(l) ? "asked" : "", title: s ? `${(100 * s[l]).toFixed(1)} % of the energy` : "", children: [
-      /* @__PURE__ */ r("span", { class: "fill", style: { opacity: s ? 0.75 * (s[l] / d) : 0 } }),
+const le = (t) => t.replace(/\n/g, "↵").trim() || "␣";
+function on({ stages: t }) {
+  const { view: e } = C(), n = yt(), o = ["final", "preview"].find((u) => t[u]?.state === "done"), s = o ? t[o].facts?.profile : void 0, i = Object.values(t).find((u) => u.state === "failed" && u.error), c = new Set(D(e.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
+  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": o ?? "none", "data-query": e.q, children: [
+    /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: s ? `${(100 * s[a]).toFixed(1)} % of the energy` : "", children: [
+      /* @__PURE__ */ r("span", { class: "fill", style: { opacity: s ? 0.75 * (s[a] / d) : 0 } }),
       /* @__PURE__ */ r("b", { children: le(u) }),
-      /* @__PURE__ */ r("small", { children: s ? `${(100 * s[l]).toFixed(0)} %` : "…" })
-    ] }, l)) }),
+      /* @__PURE__ */ r("small", { children: s ? `${(100 * s[a]).toFixed(0)} %` : "…" })
+    ] }, a)) }),
     /* @__PURE__ */ r("p", { class: "note", children: o === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
-    i?.error && /* @__PURE__ */ r(O, { problem: i.error })
+    i?.error && /* @__PURE__ */ r(E, { problem: i.error })
   ] });
 }
-function Yt() {
-  const { view: e, model: t, set: n } = T(), o = mt(), { data: s, problem: i } = I(t ? M("tokens", { ...e, q: t.target }, "json") : null), c = H(t, e.q)?.name ?? E(e.q).node, d = Number(E(e.q).coords.split(";")[0] || 0);
-  if (i) return /* @__PURE__ */ r(O, { problem: i });
+function sn() {
+  const { view: t, model: e, set: n } = C(), o = yt(), { data: s, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = z(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
+  if (i) return /* @__PURE__ */ r(E, { problem: i });
   if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
-  const u = s.rows.find((l) => l.node === c);
+  const u = s.rows.find((a) => a.node === c);
   return /* @__PURE__ */ r("div", { class: "tokens", children: [
     /* @__PURE__ */ r("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Layer by position", children: /* @__PURE__ */ r("table", { children: [
       /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "col", children: "layer" }),
-        o.map((l, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(l) }, h))
+        o.map((a, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, h))
       ] }) }),
-      /* @__PURE__ */ r("tbody", { children: [...s.rows].reverse().map((l) => /* @__PURE__ */ r("tr", { children: [
-        /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: l.node.replace(/^.*?(\d+)(\D*)$/, "$1$2") }) }),
-        o.map((h, _) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
+      /* @__PURE__ */ r("tbody", { children: [...s.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
+        /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: a.node.replace(/^.*?(\d+)(\D*)$/, "$1$2") }) }),
+        o.map((h, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
           "button",
           {
             type: "button",
-            class: l.node === c && _ === d ? "now" : "",
-            "aria-label": `${l.node} at ${_}, going to ${l.next[_][0]}`,
-            "data-query": `${l.node}@${_}`,
-            onClick: () => n({ q: `${l.node}@${_}` }),
+            class: a.node === c && f === d ? "now" : "",
+            "aria-label": `${a.node} at ${f}, going to ${a.next[f][0]}`,
+            "data-query": `${a.node}@${f}`,
+            onClick: () => n({ q: `${a.node}@${f}` }),
             children: [
-              /* @__PURE__ */ r("span", { class: "fill", style: { opacity: 0.6 * l.odds[_][0] } }),
-              /* @__PURE__ */ r("span", { children: le(l.next[_][0]) })
+              /* @__PURE__ */ r("span", { class: "fill", style: { opacity: 0.6 * a.odds[f][0] } }),
+              /* @__PURE__ */ r("span", { children: le(a.next[f][0]) })
             ]
           }
-        ) }, _))
-      ] }, l.node)) })
+        ) }, f))
+      ] }, a.node)) })
     ] }) }),
     u && /* @__PURE__ */ r("section", { "aria-label": "Going to", children: [
       /* @__PURE__ */ r("h3", { children: [
         "Going to ",
         /* @__PURE__ */ r("small", { children: [
-          "logit lens at ",
+          u.lens,
+          " at ",
           u.node,
           ", position ",
           d
         ] })
       ] }),
-      /* @__PURE__ */ r("ol", { children: u.next[d]?.map((l, h) => /* @__PURE__ */ r("li", { children: [
-        /* @__PURE__ */ r("b", { children: le(l) }),
+      /* @__PURE__ */ r("ol", { children: u.next[d]?.map((a, h) => /* @__PURE__ */ r("li", { children: [
+        /* @__PURE__ */ r("b", { children: le(a) }),
         " ",
         /* @__PURE__ */ r("small", { children: [
           (100 * u.odds[d][h]).toFixed(1),
           " %"
         ] })
       ] }, h)) }),
-      /* @__PURE__ */ r("p", { class: "note", children: "The residual state after this layer, read out by the final norm and the unembedding as if the model ended here." })
+      /* @__PURE__ */ r("p", { class: "note", children: [
+        "The residual state after this layer, ",
+        u.lens === "logit lens" ? "read out by the final norm and the unembedding as if the model ended here." : "carried to the end by the matrix of your Jacobian lens, then read out by the final norm and the unembedding."
+      ] })
     ] })
   ] });
 }
-const Zt = {
+const ln = {
   follows: ["good", "The picture follows its target"],
   swapped: ["fair", "Another input's target gives nearly this picture"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
   single: ["plain", "One number: a target can only scale its picture"]
 };
-function en({ stages: e }) {
-  const { view: t, model: n, inputs: o } = T(), s = e.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = Zt[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = e.final?.facts, l = o.find((_) => _.sha === i?.other)?.name, h = (_) => i && n?.picture ? M("trust", { ...t, q: i.query }, "png", { part: _ }) : null;
+function an({ stages: t }) {
+  const { view: e, model: n, inputs: o } = C(), s = t.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = ln[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = o.find((f) => f.sha === i?.other)?.name, h = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
   return /* @__PURE__ */ r("aside", { class: `trust ${c}`, "aria-label": "Trust", children: [
     /* @__PURE__ */ r("h2", { children: "Trust" }),
     /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: s?.state === "failed" ? "The controls could not be worked out." : d }),
@@ -1244,7 +1269,7 @@ function en({ stages: e }) {
     i?.verdict === "swapped" && /* @__PURE__ */ r("p", { class: "plain", children: "It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point." }),
     /* @__PURE__ */ r("dl", { children: [
       /* @__PURE__ */ r(ye, { name: "random target", value: i?.random, note: i && i.random === null ? "one number" : "near 0 is good", ready: !!i }),
-      /* @__PURE__ */ r(ye, { name: l ? `${l}'s target` : "another input's target", value: i?.swapped, note: i && i.swapped === null ? "no other input" : "low is good", ready: !!i }),
+      /* @__PURE__ */ r(ye, { name: a ? `${a}'s target` : "another input's target", value: i?.swapped, note: i && i.swapped === null ? "no other input" : "low is good", ready: !!i }),
       /* @__PURE__ */ r(ye, { name: "neighbouring queries", value: i?.neighbours, note: i && i.neighbours === null ? "none" : "low: selective", ready: !!i }),
       /* @__PURE__ */ r("div", { children: [
         /* @__PURE__ */ r("dt", { children: "zero target" }),
@@ -1253,12 +1278,12 @@ function en({ stages: e }) {
     ] }),
     n?.picture && /* @__PURE__ */ r("div", { class: "controls", children: [
       i?.random !== null && /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(R, { path: h("random"), alt: "What a random target gives", fresh: !0 }),
+        /* @__PURE__ */ r(F, { path: h("random"), alt: "What a random target gives" }),
         /* @__PURE__ */ r("figcaption", { children: "random target" })
       ] }),
       i?.swapped !== null && /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(R, { path: h("swapped"), alt: "What another input's target gives", fresh: !0 }),
-        /* @__PURE__ */ r("figcaption", { children: l ? `${l}'s target` : "swapped target" })
+        /* @__PURE__ */ r(F, { path: h("swapped"), alt: "What another input's target gives" }),
+        /* @__PURE__ */ r("figcaption", { children: a ? `${a}'s target` : "swapped target" })
       ] })
     ] }),
     i?.sentence && /* @__PURE__ */ r("p", { class: "sentence", children: i.sentence }),
@@ -1268,142 +1293,179 @@ function en({ stages: e }) {
       /* @__PURE__ */ r(ne, { name: "residual of the solve", value: u?.residual?.toFixed(3) }),
       /* @__PURE__ */ r(ne, { name: "steps", value: u?.steps !== void 0 ? u.steps === 0 ? "exact" : String(u.steps) : void 0 }),
       /* @__PURE__ */ r(ne, { name: "numbers asked for", value: i?.numbers?.toLocaleString("en") })
+    ] }),
+    n?.kind === "maps" && /* @__PURE__ */ r(cn, { id: n.id })
+  ] });
+}
+function cn({ id: t }) {
+  const { data: e } = U(`/quality/${t}.json`);
+  if (!e) return null;
+  const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", o = e.nodes.find((i) => i.name === "input"), s = o && (o.unseen.length ? o.unseen[o.unseen.length - 1] : o.seen);
+  return /* @__PURE__ */ r("section", { class: "maps", "aria-label": "These maps", children: [
+    /* @__PURE__ */ r("h3", { children: "These maps" }),
+    e.why && /* @__PURE__ */ r("p", { class: "plain", children: e.why }),
+    o && /* @__PURE__ */ r("p", { class: "plain", "data-missed": s ?? "", children: [
+      "Miss ",
+      n(s),
+      " of the input's energy on ",
+      o.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map",
+      "."
+    ] }),
+    e.nodes.length > 0 && /* @__PURE__ */ r("details", { children: [
+      /* @__PURE__ */ r("summary", { children: "Every node, and advice" }),
+      /* @__PURE__ */ r("table", { children: [
+        /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
+          /* @__PURE__ */ r("th", { scope: "col", children: "node" }),
+          /* @__PURE__ */ r("th", { scope: "col", children: "seen" }),
+          /* @__PURE__ */ r("th", { scope: "col", children: "unseen" }),
+          /* @__PURE__ */ r("th", { scope: "col", children: "lost" })
+        ] }) }),
+        /* @__PURE__ */ r("tbody", { children: e.nodes.map((i) => /* @__PURE__ */ r("tr", { children: [
+          /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: i.name }) }),
+          /* @__PURE__ */ r("td", { children: n(i.seen) }),
+          /* @__PURE__ */ r("td", { children: n(i.unseen[i.unseen.length - 1]) }),
+          /* @__PURE__ */ r("td", { children: n(i.lost) })
+        ] }, i.name)) })
+      ] }),
+      (e.advice.length ? e.advice : ["Nothing stands out."]).map((i) => /* @__PURE__ */ r("p", { class: "plain", children: i }, i))
     ] })
   ] });
 }
-function ye({ name: e, value: t, note: n, ready: o }) {
-  const s = typeof t == "number";
+function ye({ name: t, value: e, note: n, ready: o }) {
+  const s = typeof e == "number";
   return /* @__PURE__ */ r("div", { children: [
-    /* @__PURE__ */ r("dt", { children: e }),
+    /* @__PURE__ */ r("dt", { children: t }),
     /* @__PURE__ */ r("dd", { children: [
-      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${s ? Math.min(1, Math.abs(t)) * 100 : 0}%` } }) }),
-      /* @__PURE__ */ r("b", { children: s ? t.toFixed(2) : o ? "–" : "…" }),
+      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${s ? Math.min(1, Math.abs(e)) * 100 : 0}%` } }) }),
+      /* @__PURE__ */ r("b", { children: s ? e.toFixed(2) : o ? "–" : "…" }),
       " ",
       /* @__PURE__ */ r("small", { children: n })
     ] })
   ] });
 }
-function ne({ name: e, value: t }) {
-  return t === void 0 ? null : /* @__PURE__ */ r("div", { children: [
-    /* @__PURE__ */ r("dt", { children: e }),
-    /* @__PURE__ */ r("dd", { children: t })
+function ne({ name: t, value: e }) {
+  return e === void 0 ? null : /* @__PURE__ */ r("div", { children: [
+    /* @__PURE__ */ r("dt", { children: t }),
+    /* @__PURE__ */ r("dd", { children: e })
   ] });
 }
-const tn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
-function gt({ transport: e, start: t }) {
-  const [n, o] = C([]), [s, i] = C([]), [c, d] = C(() => ze(t)), [u, l] = C(null), [h, _] = C(""), a = Be(async () => {
-    const g = await Ce(e, "/api/inputs");
-    return i(g), g;
-  }, [e]);
-  A(() => {
-    Promise.all([Ce(e, "/api/models").then(o), a()]).catch((g) => l(ee(g)));
-  }, [e]), A(() => {
-    if (!e.page) return;
-    const g = () => d(ze(location.hash));
-    return addEventListener("hashchange", g), () => removeEventListener("hashchange", g);
-  }, [e]);
-  const p = Be((g, v = !1) => {
-    d((f) => {
-      const m = { ...f, ...g };
-      return e.page && history[v ? "replaceState" : "pushState"](null, "", `#${pt(m)}`), m;
+const dn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
+function wt({ transport: t, start: e }) {
+  const [n, o] = q([]), [s, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [h, f] = q(""), l = He(async () => {
+    const v = await Ce(t, "/api/inputs");
+    return i(v), v;
+  }, [t]);
+  O(() => {
+    Promise.all([Ce(t, "/api/models").then(o), l()]).catch((v) => a(K(v)));
+  }, [t]), O(() => {
+    if (!t.page) return;
+    const v = () => d(Je(location.hash));
+    return addEventListener("hashchange", v), () => removeEventListener("hashchange", v);
+  }, [t]);
+  const p = He((v, b = !1) => {
+    d((_) => {
+      const m = { ..._, ...v };
+      return t.page && history[b ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
     });
-  }, [e]), y = n.find((g) => g.id === c.m);
-  A(() => {
+  }, [t]), g = n.find((v) => v.id === c.m);
+  O(() => {
     if (!n.length) return;
-    const g = n.find((f) => f.id === c.m) ?? (c.m ? void 0 : n[0]);
-    if (!g) return;
-    const v = {};
-    g.id !== c.m && (v.m = g.id), c.x || (v.x = s.find((f) => f.lenses.includes(g.id))?.sha ?? ""), c.q || (v.q = nn(g)), v.x === "" && delete v.x, Object.keys(v).length && p(v, !0);
+    const v = n.find((_) => _.id === c.m) ?? (c.m ? void 0 : n[0]);
+    if (!v) return;
+    const b = {};
+    v.id !== c.m && (b.m = v.id), c.x || (b.x = s.find((_) => _.lenses.includes(v.id))?.sha ?? ""), c.q || (b.q = un(v)), b.x === "" && delete b.x, Object.keys(b).length && p(b, !0);
   }, [n, s, c.m, c.x, c.q]);
-  const w = Y(() => ({ transport: e, models: n, inputs: s, view: c, model: y, set: p, refresh: a, say: _ }), [e, n, s, c, y, p, a]);
+  const y = Z(() => ({ transport: t, models: n, inputs: s, view: c, model: g, set: p, refresh: l, say: f }), [t, n, s, c, g, p, l]);
   return u ? /* @__PURE__ */ r("main", { class: "alone", children: [
     /* @__PURE__ */ r("h1", { children: "sgfi explorer" }),
-    /* @__PURE__ */ r(O, { problem: u })
-  ] }) : /* @__PURE__ */ r(ht.Provider, { value: w, children: /* @__PURE__ */ r(rn, { said: h }) });
+    /* @__PURE__ */ r(E, { problem: u })
+  ] }) : /* @__PURE__ */ r(_t.Provider, { value: y, children: /* @__PURE__ */ r(hn, { said: h }) });
 }
-function nn(e) {
-  const t = e.nodes[Math.floor(e.nodes.length / 3)] ?? e.nodes[e.nodes.length - 1];
-  return e.text ? `${t.name}@1` : t.name;
+function un(t) {
+  const e = t.nodes[Math.floor(t.nodes.length / 3)] ?? t.nodes[t.nodes.length - 1];
+  return t.text ? `${e.name}@1` : e.name;
 }
-function rn({ said: e }) {
-  const t = T(), { view: n, model: o, set: s, inputs: i } = t, [c, d] = C(!1), [u, l] = C(!1), [h, _] = C(!1), a = fe(null), p = i.some((v) => v.sha === n.x), y = o && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, w = Z(y);
-  cn(t, { open: () => d((v) => !v), help: () => l((v) => !v), take: () => _((v) => !v), query: () => a.current?.focus() });
-  const g = H(o, n.q);
+function hn({ said: t }) {
+  const e = C(), { view: n, model: o, set: s, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [h, f] = q(!1), l = fe(null), p = i.some((b) => b.sha === n.x), g = o && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
+  gn(e, { open: () => d((b) => !b), help: () => a((b) => !b), take: () => f((b) => !b), query: () => {
+    l.current?.focus(), l.current?.select();
+  } });
+  const v = z(o, n.q);
   return /* @__PURE__ */ r("div", { class: "workbench", children: [
-    /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (v) => {
-      v.preventDefault(), document.getElementById("result")?.focus();
+    /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (b) => {
+      b.preventDefault(), document.getElementById("result")?.focus();
     }, children: "Skip to the answer" }),
     /* @__PURE__ */ r("header", { children: [
       /* @__PURE__ */ r("h1", { children: "sgfi" }),
       /* @__PURE__ */ r("button", { type: "button", class: "where", "aria-expanded": c, onClick: () => d(!c), children: [
         /* @__PURE__ */ r("b", { children: o?.title ?? "model" }),
         " ",
-        /* @__PURE__ */ r("span", { children: i.find((v) => v.sha === n.x)?.name ?? "input" })
+        /* @__PURE__ */ r("span", { children: i.find((b) => b.sha === n.x)?.name ?? "input" })
       ] }),
-      /* @__PURE__ */ r(sn, { box: a }),
+      /* @__PURE__ */ r(_n, { box: l }),
       /* @__PURE__ */ r("div", { class: "switches", children: [
         /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => s({ s: !n.s }), children: "share" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => s({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
-        /* @__PURE__ */ r(ln, {}),
-        /* @__PURE__ */ r("button", { type: "button", "aria-expanded": h, title: "Export what is shown (e)", onClick: () => _(!h), children: "export" }),
-        /* @__PURE__ */ r("button", { type: "button", "aria-expanded": u, title: "Keyboard (?)", onClick: () => l(!u), children: "?" })
+        /* @__PURE__ */ r(fn, {}),
+        /* @__PURE__ */ r("button", { type: "button", "aria-expanded": h, title: "Export what is shown (e)", onClick: () => f(!h), children: "export" }),
+        /* @__PURE__ */ r("button", { type: "button", "aria-expanded": u, title: "Keyboard (?)", onClick: () => a(!u), children: "?" })
       ] })
     ] }),
-    u && /* @__PURE__ */ r(an, {}),
-    h && /* @__PURE__ */ r(Dt, {}),
-    c && /* @__PURE__ */ r(Jt, { close: () => d(!1) }),
-    n.m && t.models.length > 0 && !o && /* @__PURE__ */ r(O, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
-    n.x && i.length > 0 && !p && /* @__PURE__ */ r(O, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
+    u && /* @__PURE__ */ r(mn, {}),
+    h && /* @__PURE__ */ r(Ft, {}),
+    c && /* @__PURE__ */ r(Xt, { close: () => d(!1) }),
+    n.m && e.models.length > 0 && !o && /* @__PURE__ */ r(E, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
+    n.x && i.length > 0 && !p && /* @__PURE__ */ r(E, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
     /* @__PURE__ */ r("div", { class: "columns", children: [
-      /* @__PURE__ */ r(zt, {}),
+      /* @__PURE__ */ r(Qt, {}),
       /* @__PURE__ */ r("main", { id: "result", tabIndex: -1, children: [
         /* @__PURE__ */ r("h2", { class: "query", children: [
           /* @__PURE__ */ r("code", { children: n.q || "…" }),
           " ",
-          g && /* @__PURE__ */ r("small", { children: [
+          v && /* @__PURE__ */ r("small", { children: [
             "of ",
-            ft(g)
+            vt(v)
           ] })
         ] }),
-        o?.picture && p && /* @__PURE__ */ r(Gt, { stages: w }),
-        o?.text && p && /* @__PURE__ */ r(Xt, { stages: w }),
-        p && /* @__PURE__ */ r(on, {})
+        o?.picture && p && /* @__PURE__ */ r(en, { stages: y }),
+        o?.text && p && /* @__PURE__ */ r(on, { stages: y }),
+        p && /* @__PURE__ */ r(pn, {})
       ] }),
-      /* @__PURE__ */ r(en, { stages: w })
+      /* @__PURE__ */ r(an, { stages: y })
     ] }),
-    /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: e })
+    /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: t })
   ] });
 }
-function on() {
-  const { view: e, set: t, model: n } = T(), o = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = o.find((i) => i === e.v) ?? o[0];
+function pn() {
+  const { view: t, set: e, model: n } = C(), o = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = o.find((i) => i === t.v) ?? o[0];
   return /* @__PURE__ */ r("section", { class: "tabs", children: [
-    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => t({ v: i }), children: tn[i] }, i)) }),
+    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: dn[i] }, i)) }),
     /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${s}`, children: [
-      n && s === "grid" && /* @__PURE__ */ r(It, {}),
-      n && s === "compare" && /* @__PURE__ */ r(Et, {}),
-      n && s === "decide" && /* @__PURE__ */ r(Ut, {}),
-      n && s === "tokens" && /* @__PURE__ */ r(Yt, {})
+      n && s === "grid" && /* @__PURE__ */ r(zt, {}),
+      n && s === "compare" && /* @__PURE__ */ r(It, {}),
+      n && s === "decide" && /* @__PURE__ */ r(Ht, {}),
+      n && s === "tokens" && /* @__PURE__ */ r(sn, {})
     ] })
   ] });
 }
-function sn({ box: e }) {
-  const { view: t, set: n } = T(), [o, s] = C(t.q);
-  return A(() => s(t.q), [t.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
-    i.preventDefault(), n({ q: o.trim() }), e.current?.blur();
+function _n({ box: t }) {
+  const { view: e, set: n } = C(), [o, s] = q(e.q);
+  return O(() => s(e.q), [e.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
+    i.preventDefault(), n({ q: o.trim() }), t.current?.blur();
   }, children: [
     /* @__PURE__ */ r("label", { children: [
       /* @__PURE__ */ r("span", { class: "hidden", children: "Query" }),
       /* @__PURE__ */ r(
         "input",
         {
-          ref: e,
+          ref: t,
           value: o,
           spellcheck: !1,
           autocomplete: "off",
           placeholder: "layer3.1.add:17@2,3",
           onInput: (i) => s(i.currentTarget.value),
           onKeyDown: (i) => {
-            i.key === "Escape" && (s(t.q), i.currentTarget.blur());
+            i.key === "Escape" && (s(e.q), i.currentTarget.blur());
           }
         }
       )
@@ -1411,19 +1473,19 @@ function sn({ box: e }) {
     /* @__PURE__ */ r("button", { type: "submit", children: "Ask" })
   ] });
 }
-function ln() {
-  const { transport: e, say: t } = T();
-  if (!e.page) return null;
+function fn() {
+  const { transport: t, say: e } = C();
+  if (!t.page) return null;
   const n = async () => {
     try {
-      await navigator.clipboard.writeText(location.href), t("Link copied");
+      await navigator.clipboard.writeText(location.href), e("Link copied");
     } catch {
-      t("Copy the address of this page");
+      e("Copy the address of this page");
     }
   };
   return /* @__PURE__ */ r("button", { type: "button", onClick: () => void n(), title: "Copy the link to exactly this view", children: "link" });
 }
-function an() {
+function mn() {
   return /* @__PURE__ */ r("section", { class: "help", "aria-label": "Keyboard", children: [
     /* @__PURE__ */ r("dl", { children: [
       ["↑ ↓", "shallower, deeper tensor"],
@@ -1436,10 +1498,10 @@ function an() {
       ["g c d", "grid, compare, decide"],
       ["e", "export"],
       ["?", "this list"]
-    ].map(([t, n]) => /* @__PURE__ */ r("div", { children: [
-      /* @__PURE__ */ r("dt", { children: /* @__PURE__ */ r("kbd", { children: t }) }),
+    ].map(([e, n]) => /* @__PURE__ */ r("div", { children: [
+      /* @__PURE__ */ r("dt", { children: /* @__PURE__ */ r("kbd", { children: e }) }),
       /* @__PURE__ */ r("dd", { children: n })
-    ] }, t)) }),
+    ] }, e)) }),
     /* @__PURE__ */ r("p", { children: [
       "A query is ",
       /* @__PURE__ */ r("code", { children: "tensor[:channels][@cells]" }),
@@ -1449,21 +1511,21 @@ function an() {
     ] })
   ] });
 }
-function cn(e, t) {
-  const n = fe({ session: e, act: t });
-  n.current = { session: e, act: t }, A(() => {
-    if (!e.transport.page) return;
+function gn(t, e) {
+  const n = fe({ session: t, act: e });
+  n.current = { session: t, act: e }, O(() => {
+    if (!t.transport.page) return;
     const o = (s) => {
       const i = s.target;
       if (s.ctrlKey || s.metaKey || s.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
-      const { session: { view: c, model: d, set: u, inputs: l }, act: h } = n.current, _ = H(d, c.q), a = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
-      if (d && _ && (s.key === "ArrowUp" || s.key === "ArrowDown")) {
-        const p = d.nodes[d.nodes.indexOf(_) + a];
-        p && u({ q: _t(c.q, _, p) });
-      } else if (_ && (s.key === "ArrowLeft" || s.key === "ArrowRight")) u({ q: Rt(c.q, _, a) });
+      const { session: { view: c, model: d, set: u, inputs: a }, act: h } = n.current, f = z(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
+      if (d && f && (s.key === "ArrowUp" || s.key === "ArrowDown")) {
+        const p = d.nodes[d.nodes.indexOf(f) + l];
+        p && u({ q: bt(c.q, f, p) });
+      } else if (f && (s.key === "ArrowLeft" || s.key === "ArrowRight")) u({ q: Dt(c.q, f, l) });
       else if (s.key === "[" || s.key === "]") {
-        const p = l.filter((w) => d && w.lenses.includes(d.id)), y = p.findIndex((w) => w.sha === c.x);
-        p.length && u({ x: p[(y + a + p.length) % p.length].sha });
+        const p = a.filter((y) => d && y.lenses.includes(d.id)), g = p.findIndex((y) => y.sha === c.x);
+        p.length && u({ x: p[(g + l + p.length) % p.length].sha });
       } else if (s.key === "/") h.query();
       else if (s.key === "o") h.open();
       else if (s.key === "s") u({ s: !c.s });
@@ -1475,20 +1537,20 @@ function cn(e, t) {
       s.preventDefault();
     };
     return addEventListener("keydown", o), () => removeEventListener("keydown", o);
-  }, [e.transport]);
+  }, [t.transport]);
 }
-const Qe = typeof document > "u" ? null : document.getElementById("sgfi-explorer");
-if (Qe) {
-  const e = new URLSearchParams(location.search).get("token") ?? "";
-  $e(/* @__PURE__ */ r(gt, { transport: new At(e), start: location.hash }), Qe);
+const Ye = typeof document > "u" ? null : document.getElementById("sgfi-explorer");
+if (Ye) {
+  const t = new URLSearchParams(location.search).get("token") ?? "";
+  $e(/* @__PURE__ */ r(wt, { transport: new Lt(t), start: location.hash }), Ye);
 }
-function dn({ model: e, el: t }) {
-  const n = new Nt(e);
-  return t.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(gt, { transport: n, start: e.get("start") }), t), () => {
-    $e(null, t), n.close();
+function bn({ model: t, el: e }) {
+  const n = new Rt(t);
+  return e.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(wt, { transport: n, start: t.get("start") }), e), () => {
+    $e(null, e), n.close();
   };
 }
-const un = { render: dn };
+const vn = { render: bn };
 export {
-  un as default
+  vn as default
 };

@@ -1,0 +1,69 @@
+"""Kept derivatives change no answer, and are kept for exactly what they belong to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import sgfi
+from sgfi.natural import Recent
+from sgfi.natural import lens as module
+from sgfi.natural.path import POINT
+from tests.analytic import tiny
+from tests.natural.dense import lens_of
+
+NAME = "chain"
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Targets whose derivative was made."""
+    plain, targets = module.jacobian, []
+
+    def counted(graph, target, *rest):
+        targets.append(target)
+        return plain(graph, target, *rest)
+
+    monkeypatch.setattr(module, "jacobian", counted)
+    return targets
+
+
+def test_queries_on_one_tensor_share_its_derivative_and_their_answers_are_the_same(made: list[str]) -> None:
+    plain, x = lens_of(NAME, "path"), tiny(NAME).inputs(2, seed=3)
+    lens = replace(plain, recent=Recent())
+    node = lens.node()
+    queries = [sgfi.Query(node.name, channel) for channel in range(2)]
+    for stage in ("final", "raw"):
+        for query in queries:
+            ours, theirs = (sgfi.sweep(each, x, [query], stage=stage)[0] for each in (lens, plain))
+            torch.testing.assert_close(ours.value, theirs.value, rtol=0, atol=0)
+            torch.testing.assert_close(ours.ridge, theirs.ridge, rtol=0, atol=0, equal_nan=True)
+    assert len(made) == 1 + 4
+
+
+@pytest.mark.parametrize("change", ["input", "path", "ridge", "prior"])
+def test_another_question_is_never_answered_by_what_is_kept(change: str, made: list[str]) -> None:
+    lens, x = replace(lens_of(NAME, "path"), recent=Recent()), tiny(NAME).inputs(2, seed=3)
+    query = sgfi.Query(lens.node().name, 0)
+    sgfi.sweep(lens, x, [query])
+    if change == "input":
+        x = x + 0.1
+    else:
+        others = {"path": POINT, "ridge": 0.3, "prior": lens_of(NAME, "path").prior}
+        lens = replace(lens, **{change: others[change]})
+    again = sgfi.sweep(lens, x, [query])[0].value
+    assert len(made) == 2
+    torch.testing.assert_close(again, sgfi.sweep(replace(lens, recent=None), x, [query])[0].value, rtol=0, atol=0)
+
+
+def test_no_more_than_allowed_is_held() -> None:
+    recent = Recent(most=100)
+    sizes = {"a": 60, "b": 30, "c": 60, "d": 500}
+    for key, size in sizes.items():
+        recent.get(key, lambda key=key: key.upper(), lambda _, size=size: size)
+    assert recent.held == 500  # the last one stays, whatever its size
+    recent.get("e", lambda: "E", lambda _: 40)
+    assert recent.held == 40
+    assert recent.get("e", lambda: "made again", lambda _: 40) == "E"
