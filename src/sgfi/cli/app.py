@@ -20,6 +20,7 @@ from sgfi.cli import (
     inversion,
     looking,
     maps,
+    recipes,
     tokens,
 )
 
@@ -62,6 +63,16 @@ for run in (
     experiments.pictures,
 ):
     experiment_app.command(run.__name__.strip("_"))(run)
+recipes_app = typer.Typer(help="List recipes and plug-ins; check that a recipe fits a model.")
+recipes_app.command()(recipes.check)
+
+
+@recipes_app.callback(invoke_without_command=True, help=recipes.list_.__doc__)
+def list_recipes(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        recipes.list_()
+
+
 for run in (
     *(looking.look, inspection.graph, inspection.plan, calibration.calibrate, inversion.invert, inversion.atlas),
     *(
@@ -76,4 +87,5 @@ for run in (
 ):
     app.command()(run)
 app.add_typer(maps_app, name="maps")
+app.add_typer(recipes_app, name="recipes")
 app.add_typer(experiment_app, name="experiment")
