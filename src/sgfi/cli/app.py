@@ -74,7 +74,15 @@ def list_recipes(context: typer.Context) -> None:
 
 
 for run in (
-    *(looking.look, inspection.graph, inspection.plan, calibration.calibrate, inversion.invert, inversion.atlas),
+    *(
+        looking.look,
+        looking.compare,
+        inspection.graph,
+        inspection.plan,
+        calibration.calibrate,
+        inversion.invert,
+        inversion.atlas,
+    ),
     *(
         evaluation.evaluate,
         decisions.decide,

@@ -28,6 +28,7 @@ from torch import Tensor
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
+from sgfi.graph.tensor_graph import check_input
 from sgfi.inversion import Estimator, Inverse, Query, Selection, sweep
 
 DRAWS = 3
@@ -137,6 +138,10 @@ def trust(
     ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)`` or one for all; by default each input's
     neighbour in the batch, where there is one. ``count`` is how many neighbouring queries are compared.
     """
+    for inputs in (x,) if others is None else (x, others):
+        check_input(estimator.graph, inputs)
+    if others is not None and len(others) not in (1, len(x)):
+        raise QueryError(f"one other input, or {len(x)}", str(len(others)), "Give one for all, or one for each.")
     query = query if query.target else query.toward(estimator.target)  # otherwise in the caller's own words
     nodes = [estimator.node(part.target) for part in query.parts]
     selections = [part.selection(node, x.device) for part, node in zip(query.parts, nodes, strict=True)]
@@ -180,11 +185,11 @@ def trust(
 
 def _target_cosine(states: Sequence[Tensor], others: Sequence[Tensor], chosen: Sequence[Selection]) -> Tensor:
     """(B,) over the selected numbers of all tensors."""
-    sides = [
+    own, other = [
         torch.cat([selection.project(state).flatten(1) for state, selection in zip(side, chosen, strict=True)], 1)
         for side in (states, others)
     ]
-    return torch.cosine_similarity(*sides)
+    return torch.cosine_similarity(own, other)
 
 
 def _laid_out(states: Sequence[Tensor]) -> Tensor:
