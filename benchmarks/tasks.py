@@ -7,6 +7,7 @@ The lines are run as they stand here, after ``SETUP``; docs/features.md shows th
 from __future__ import annotations
 
 import contextlib
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -18,15 +19,13 @@ from safetensors.torch import save_file
 from benchmarks.common import assets, network, parser, table, write
 
 SETUP = """
-from pathlib import Path
-import numpy as np, torch, tqdm, sgfi
-from sgfi import figures
+import sgfi
 from sgfi.figures.atlases import strongest_channels
 from sgfi.inputs.data import read_image
 graph = sgfi.capture(loaded.model, loaded.example)
 how = {"preprocessing": loaded.preprocessing}
 lens = sgfi.natural(graph, loaded.preprocessing)
-x, other = (read_image(file, loaded.preprocessing) for file in files[:2])
+x = read_image(files[0], loaded.preprocessing)
 """
 TASKS = {
     "which channels matter here, and what do they see": """
@@ -39,16 +38,14 @@ sgfi.look(graph, x, "blocks.4.1%sae.safetensors:3@2,3", **how).save("latent.png"
     "what does this class decision rest on": """
 sgfi.look(graph, x, ["logits:207", "margin:207,208"], **how).save("decision.png")
 """,
-    "two inputs, two layers": """
-pair = torch.cat([x, other])
-figures.save_figure(figures.depth_ladder(lens, pair, ["blocks.2.1", "blocks.4.1"], **how), "inputs.png")
+    "two inputs, two layers, two methods in one figure": """
+sgfi.compare(loaded, files[:2], ["blocks.2.1:17", "blocks.4.1:17"], ["natural, path", "gradient"]).save("all.png")
 """,
-    "three methods, two layers": """
-figures.save_figure(figures.stage_ladder(lens, x, ["blocks.2.1", "blocks.4.1"], **how), "methods.png")
+    "the same for a folder of images, with progress and resume (per image)": """
+sgfi.look_all(loaded, folder, "blocks.4.1:17", "looks", progress=False)
 """,
-    "a folder of images, with progress and resume (a query each; per image)": """
-for file in tqdm.tqdm([file for file in files if not Path(file.stem + ".npy").exists()], disable=True):
-    np.save(file.stem + ".npy", sgfi.invert(lens, read_image(file, loaded.preprocessing), "blocks.4.1", 17).value)
+    "the same again, when it is finished (per image)": """
+sgfi.look_all(loaded, folder, "blocks.4.1:17", "looks", progress=False)
 """,
     "a figure for a paper": """
 sgfi.look(graph, x, "blocks.4.1:17@2,3", **how).save("figure.pdf")
@@ -64,9 +61,12 @@ IMAGES = 4
 
 def measured(name: str, size: int, tasks: dict[str, str], files: list[Path]) -> dict[str, float]:
     """Processor seconds of every task in a folder of its own."""
-    space: dict[str, Any] = {"loaded": network(name, size), "files": files}
+    space: dict[str, Any] = {"loaded": network(name, size), "files": files, "folder": "photos"}
     taken: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path("photos").mkdir()
+        for file in files:
+            shutil.copy(file, "photos")
         torch.manual_seed(0)
         save_file({"W_enc": torch.randn(112, 16), "W_dec": torch.randn(16, 112)}, "sae.safetensors")
         for label, lines in {f"before all of them: capture {name}": SETUP, **tasks}.items():

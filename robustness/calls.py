@@ -5,6 +5,7 @@ Each parameter is now and then what it should be, or nearly, and otherwise anyth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -80,6 +81,7 @@ def run(effort: Effort) -> list[Row]:
 
 def _try(tally: Tally, call: Call, given: dict[str, Any]) -> None:
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
+    shown = re.sub(r"/[^'\"]*?/?robust-\w+", "<folder>", shown)
     subject.attempt(tally, f"{call.name}({shown})"[:300], lambda: call.function(**given), call.check)
 
 
@@ -168,13 +170,32 @@ def _inversions() -> st.SearchStrategy:
         x, queries = subject.inputs(1) if x is None else x, [sgfi.Query()] if queries is None else queries
         return sgfi.sweep(subject.family() if estimator is None else estimator, x, queries, **given)
 
+    def look(model: Any = None, x: Any = None, **given: Any) -> list[sgfi.Inverse]:
+        x = subject.inputs(1) if x is None else x
+        answer = sgfi.look(subject.graph() if model is None else model, x, **{"prior": _lens().prior, **given})
+        assert str(answer)
+        return [trusted.inverse for trusted in answer.answers]
+
     def check(inverses: list[sgfi.Inverse]) -> str:
         finite = all(torch.isfinite(inverse.value).all() for inverse in inverses)
         shaped = all(inverse.value.shape[1:] == (3, 8, 8) for inverse in inverses)
         return "" if finite and shaped else "not finite, or of another shape"
 
     queries = st.lists(mostly(QUERIES), max_size=3)
+    asked = (
+        st.none() | QUERIES | st.sampled_from(["three:1", "three@1,1", "add", "three:1 + add@2,3", "two:", "three%"])
+    )
+    looks = {
+        "model": mostly(st.sampled_from([subject.graph(), subject.model()])),
+        "x": mostly(st.sampled_from([subject.inputs(1), subject.inputs(1)[0]]) | INPUTS),
+        "query": mostly(asked | st.lists(asked, max_size=2)),
+        "prior": mostly(st.just(_lens().prior)),
+        "other": mostly(st.none() | st.just(subject.inputs(2)[1:]) | INPUTS),
+        "jacobian": mostly(st.sampled_from(["path", "point", "line"])),
+        "ridge": mostly(st.sampled_from([0.01, 0.0, -1.0, float("nan"), float("inf"), 1e300])),
+    }
     return st.one_of(
+        Call("look", look, looks, check).strategy,
         Call("invert", invert, {"estimator": mostly(estimators), **common, **single}, check).strategy,
         Call("sweep", sweep, {"estimator": mostly(estimators), **common, "queries": mostly(queries)}, check).strategy,
     )

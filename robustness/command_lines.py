@@ -50,7 +50,7 @@ NODES = st.sampled_from(["0", "1", "2", "0,1", "stage", "full", "stage,stem", "n
 WORDS = st.sampled_from(["full", "half", "int8", "true", "online", "cross-fitted", "paper", "aligned", "raw", "final"])
 PARTS = st.sampled_from(["singleton", "shared", "blocks2", "blocks" + "9" * 25, "diagonal", "gamma", "diagonal+rank2"])
 WEIGHTS = st.sampled_from(["none", "good.pth", "odd.pth", "nowhere.pth", "maps/000_input.safetensors", "one.png"])
-FLAGS = ("--force", "--quiet", "--json", "--quality", "--model-too", "--mirror", "--partial-weights", "--correct")
+FLAGS = tuple("--force --quiet --json --quality --model-too --mirror --partial-weights --correct --no-cache".split())
 VALUES = {
     "--query": QUERIES,
     "--target": NODES,
@@ -72,6 +72,10 @@ VALUES = {
     "--stage": WORDS,
     "--kind": st.sampled_from(["depth", "stages", "channels", "groups", "coords", "images", "x"]),
     "--jacobian": st.sampled_from(["path", "point", "x"]),
+    "--form": st.sampled_from(["png", "svg", "safetensors", "x"]),
+    "--other": DATA,
+    "--method": st.sampled_from(["natural, path", "natural, point", "raw VJP", "gradient", "x"]),
+    "--recipe": st.sampled_from(["generic", "resnet", "x"]),
 }
 NUMBERED = "--size --limit --batch-size --count --ridge --stages --memory --depths --repeats --sizes --points".split()
 COMMANDS: dict[tuple[str, ...], tuple[list[st.SearchStrategy], str]] = {
@@ -87,7 +91,13 @@ COMMANDS: dict[tuple[str, ...], tuple[list[st.SearchStrategy], str]] = {
     ("evaluate",): ([MAPS, DATA], "--query --depths --out --limit --batch-size --model --force --quiet"),
     ("decide",): ([MAPS, DATA], "--out --calibration --depth --sizes --repeats --count --model --force --quiet"),
     ("coordinates",): ([MAPS, DATA], "--out --calibration --depth --count --model --force --quiet"),
-    ("look",): ([MODELS, DATA, QUERIES], "--out --size --weights --jacobian --points --force"),
+    ("look",): (
+        [MODELS, DATA],
+        "--query --out --size --weights --jacobian --points --ridge --form --limit --other --no-cache --quiet --force",
+    ),
+    ("compare",): ([MODELS, DATA, DATA], "--query --method --out --size --weights --force"),
+    ("recipes",): ([], ""),
+    ("recipes", "check"): ([MODELS], "--recipe --size --weights"),
     ("tokens",): ([MAPS, TEXT], "--out --model --size --force"),
     ("maps", "info"): ([MAPS], "--json --quality"),
     ("maps", "verify"): ([MAPS], "--model-too --model --weights"),
@@ -116,7 +126,8 @@ def lines(draw: st.DrawFn) -> list[str]:
     for position in positions:
         if draw(st.integers(0, 19)):
             words.append(draw(st.one_of(position, position, position, position, TEXT)))
-    needed = [option for option in ("--data", "--out") if option in known.split() and draw(st.integers(0, 9))]
+    required = ("--data", "--out", *(["--query"] if command == ("compare",) else []))
+    needed = [option for option in required if option in known.split() and draw(st.integers(0, 9))]
     if "--model" in known.split() and draw(st.booleans()):
         words += ["--model", "net.py:build"]
     options = [*known.split(), draw(st.sampled_from([*VALUES, *NUMBERED, *FLAGS, "--none"]))]

@@ -13,8 +13,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "sgfi"
 ROOT = ("__init__", "__main__", "errors", "optional", "settings")
 """The only modules outside a room."""
 ROOMS = (
-    "errors optional settings graph derivatives spectral boundaries inversion natural storage calibration language "
-    "inputs evaluation decisions experiments figures report demo explorer cli"
+    "errors optional settings plugins graph derivatives spectral boundaries inversion natural storage calibration "
+    "language inputs evaluation decisions experiments figures report demo explorer cli"
 ).split()
 """In the order of use: a room may import those before it. The root modules come first."""
 EDGES = {"vision"}

@@ -14,7 +14,9 @@ from sgfi.storage import load, save
 if TYPE_CHECKING:
     from sgfi.explorer.widget import widget
     from sgfi.report.attribution import NaturalAttribution
+    from sgfi.report.compare import compare
     from sgfi.report.look import look
+    from sgfi.report.look_all import look_all
 
 __version__ = "0.1.0.dev0"
 __all__ = [
@@ -29,9 +31,11 @@ __all__ = [
     "TensorGraph",
     "calibrate",
     "capture",
+    "compare",
     "invert",
     "load",
     "look",
+    "look_all",
     "natural",
     "plan",
     "prior",
@@ -47,6 +51,14 @@ def __getattr__(name: str) -> Any:
         from sgfi.report.look import look
 
         return look
+    if name == "look_all":
+        from sgfi.report.look_all import look_all
+
+        return look_all
+    if name == "compare":
+        from sgfi.report.compare import compare
+
+        return compare
     if name == "NaturalAttribution":
         from sgfi.report.attribution import NaturalAttribution
 

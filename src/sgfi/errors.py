@@ -48,6 +48,10 @@ class StoreError(SgfiError):
     """Map files are missing, damaged, in the way, or belong to another model."""
 
 
+class PluginError(SgfiError):
+    """What an installed package adds cannot be used."""
+
+
 class DataError(SgfiError):
     """Images, arrays, text or weights could not be read."""
 

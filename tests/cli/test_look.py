@@ -63,7 +63,8 @@ def test_look_without_a_query_goes_from_shallow_to_deep(sgfi_command, model: str
         (["one.png", "--query", "ad:1"], 4, "'add'"),
         (["one.png", "--query", "add:99"], 5, "99"),
         (["nothing.png"], 3, "nothing.png"),
-        (["photos"], 3, "one input"),
+        (["photos", "--out", "a.png"], 3, "a folder for the results"),
+        (["three.npy"], 3, "one input"),
         (["one.png", "--ridge", "-1"], 5, "positive ridge"),
         (["one.png", "--jacobian", "line"], 2, "line"),
         (["one.png", "--out", "a.bmp"], 3, ".png"),
@@ -71,10 +72,40 @@ def test_look_without_a_query_goes_from_shallow_to_deep(sgfi_command, model: str
 )
 def test_look_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, words, code, said) -> None:
     monkeypatch.chdir(place)
+    np.save("three.npy", np.zeros((3, 3, 8, 8), np.float32))
     words = words if "--out" in words else [*words, "--out", tmp_path / "a.png"]
     outcome = sgfi_command("look", model, *words)
     assert outcome.code == code and said in outcome.err, outcome.all
     assert not (tmp_path / "a.png").exists()
+
+
+def test_look_at_a_folder_goes_on_where_it_stopped(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "looks"
+    words = ["look", model, place / "photos", "--query", "add:1", "--jacobian", "point", "--out", out]
+    outcome = sgfi_command(*words, "--limit", 3, "--form", "safetensors")
+    assert outcome.code == 0 and outcome.out == f"{out}\n", outcome.all
+    assert "3 inputs" in outcome.err and "%" in outcome.err  # the progress bar
+    assert len(list(out.glob("*.safetensors"))) == 3
+    whole = sgfi_command(*words, "--form", "safetensors", "--quiet")
+    assert whole.code == 0 and whole.err == "" and len((out / "looks.jsonl").read_text().splitlines()) == 8
+    again = sgfi_command(*words, "--form", "safetensors")
+    assert "8 of them from an earlier run" in again.err and "1 skipped: broken.jpg" in again.err
+    assert "warning: skipped broken.jpg" in again.err
+    other = sgfi_command(*words, "--form", "safetensors", "--ridge", 0.5)
+    assert other.code == 6 and "settings.json" in other.err
+    forced = sgfi_command(*words, "--form", "safetensors", "--ridge", 0.5, "--force", "--limit", 1)
+    assert forced.code == 0 and "1 inputs" in forced.err and "0 of them from" in forced.err
+
+
+def test_compare_draws_inputs_queries_and_methods(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+    out = tmp_path / "all.png"
+    words = ["compare", model, place / "one.png", place / "photos" / "0.png", "--query", "add:1", "--query", "three"]
+    outcome = sgfi_command(*words, "--out", out)
+    assert outcome.code == 0 and out.read_bytes().startswith(b"\x89PNG"), outcome.all
+    assert "add:1: raw VJP against natural, path, cosine " in outcome.out and outcome.out.endswith(f"{out}\n")
+    assert sgfi_command(*words, "--out", out).code == 6
+    missing = sgfi_command(*words, "--method", "magic", "--out", tmp_path / "b.png")
+    assert missing.code == 5 and "magic" in missing.err
 
 
 def test_look_at_a_text(sgfi_command, folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 import sgfi
 from sgfi.errors import QueryError
 from sgfi.evaluation.removal import Trial, removal, removal_of
-from sgfi.evaluation.trust import neighbours, trust
+from sgfi.evaluation.trust import Trust, neighbours, trust
 from sgfi.natural import Prior
 from tests.analytic import Line, captured, tiny
 from tests.natural.dense import lens_of
@@ -121,6 +121,64 @@ def test_maps_that_show_the_operating_point_are_said_to() -> None:
 
     found = trust(Photograph(lens_of("chain")), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1]))
     assert "operating point" in found.sentence() and found.random.min() > 0.999
+
+
+def planted(random: float, swapped: float | None, neighbours: float | None, targets: float | None = None) -> Trust:
+    """An answer whose controls are what we say."""
+    inverse = sgfi.Inverse(torch.zeros(1, 2), {}, sgfi.Query("conv3"), "final")
+    score = lambda value: None if value is None else torch.tensor([value])  # noqa: E731
+    return Trust(inverse, score(random), 100, score(swapped), score(neighbours), {}, score(targets))
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict", "words"),
+    [
+        ((0.1, 0.2, 0.1, 0.1), "follows", "follows its target (absolute cosine with random targets 0.10"),
+        ((0.1, 0.88, 0.1, 0.1), "swapped", "(cosine 0.88), though the two targets differ (cosine 0.10)"),
+        ((0.1, -0.99, 0.1, 0.1), "swapped", "nearly this one, reversed (cosine -0.99)"),
+        ((0.1, 0.88, 0.1, 0.9), "swapped", "the two targets are as alike (cosine 0.90), so this pair cannot tell"),
+        ((0.1, 0.88, 0.95, None), "swapped", "another input's target gives nearly this one (cosine 0.88)."),
+        ((0.9, 0.88, 0.1, 0.1), "operating point", "random targets give nearly the same"),
+        ((0.1, 0.2, 0.95, 0.1), "alike", "hardly this query's own"),
+        ((0.1, None, 0.2, None), "untried", "no other input's target was tried"),
+        ((0.1, None, 0.95, None), "alike", "hardly this query's own"),
+    ],
+)
+def test_a_picture_is_said_to_follow_its_target_only_where_no_control_gives_it(scores, verdict, words) -> None:  # type: ignore[no-untyped-def]
+    checked = planted(*scores)
+    assert checked.verdict() == verdict and words in checked.sentence()
+    assert ("follows" in checked.sentence()) == (verdict == "follows")
+
+
+def test_an_answer_that_only_scales_with_its_target_is_not_said_to_follow_it() -> None:
+    """Planted: the picture is the operating point times the target's mean, so that random targets, whose means are
+    small and of either sign, look unlike while another input's target gives the same picture."""
+
+    class Scaled:
+        def __init__(self, lens: sgfi.NaturalInverse) -> None:
+            self.graph, self.target, self.targets, self.node = lens.graph, lens.target, lens.targets, lens.node
+
+        def state(self, x, target=None):  # type: ignore[no-untyped-def]
+            numbers = torch.linspace(-1, 1, 45, dtype=x.dtype).reshape(5, 3, 3)
+            return 1 + torch.stack([numbers.roll(11 * row, 0) for row in range(len(x))])
+
+        def answer(self, x, queries, terminal=None, stage="final"):  # type: ignore[no-untyped-def]
+            noise = torch.randn(x.shape, generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+            means = [t.flatten(1).mean(1).reshape(-1, *[1] * (x.dim() - 1)) for t in terminal]
+            values = [mean * x + (mean - 1).abs() * index * noise for index, mean in enumerate(means)]
+            return [sgfi.Inverse(v, {"input": v}, query, stage) for v, query in zip(values, queries, strict=True)]
+
+    checked = trust(Scaled(lens_of("chain")), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3"))
+    assert float(checked.swapped[0]) > 0.99 and checked.verdict() == "swapped"
+    assert "follows" not in checked.sentence() and "another input's target gives nearly this one" in checked.sentence()
+
+
+def test_the_cosine_of_two_targets_is_over_what_the_query_selects() -> None:
+    lens, x = lens_of("chain"), tiny("chain").inputs(2, seed=3)
+    checked = trust(lens, x, sgfi.Query("conv3", [1]))
+    own = lens.state(x, "conv3")[:, 1].flatten(1)
+    assert checked.targets is not None
+    torch.testing.assert_close(checked.targets, torch.cosine_similarity(own, own.roll(1, 0)))
 
 
 def test_neighbours_stand_beside_the_query() -> None:

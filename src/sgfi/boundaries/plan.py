@@ -159,7 +159,8 @@ def plan(
 ) -> Plan:
     """Choose boundaries on the graph.
 
-    ``boundaries`` is ``"stage"`` (the architecture's recipe), ``"full"`` (every tensor with a channel axis) or a list
+    ``boundaries`` is ``"stage"`` (the architecture's recipe; ``"stage:<recipe>"`` chooses one by name),
+    ``"full"`` (every tensor with a channel axis) or a list
     of names, among which ``"stage"`` stands for the recipe's and beside it ``"stem"`` for the layers inside the
     recipe's first segment and what is pooled there: ``["stage", "stem"]``. Without ``"stage"``, or where a tensor is
     called so, names are names. A list implies the input and the target. ``axes`` overrides channel axes by name;
@@ -227,10 +228,16 @@ def _choose(
     if isinstance(boundaries, str) and boundaries == "full":
         names = [name for name, node in graph.nodes.items() if node.channel_axis is not None or name in overrides]
         return "full", names, [], None
-    if not isinstance(boundaries, Iterable) or (isinstance(boundaries, str) and boundaries != STAGE):
+    named = boundaries.removeprefix(f"{STAGE}:") if isinstance(boundaries, str) else STAGE
+    if not isinstance(boundaries, Iterable) or (isinstance(boundaries, str) and named == boundaries != STAGE):
         raise PlanError(
-            'boundaries "stage", "full" or a list of names', repr(boundaries), "Put a single name into a list."
+            'boundaries "stage", "stage:<recipe>", "full" or a list of names',
+            repr(boundaries),
+            "Put a single name into a list.",
         )
+    if named != STAGE:
+        recipe = recipe_boundaries(graph, named)
+        return f"stage:{named}", list(recipe.boundaries), [], recipe.target
     listed = [boundaries] if isinstance(boundaries, str) else list(boundaries)
     for name in listed:
         if not isinstance(name, str):  # before it is compared with anything: an array would answer with an array

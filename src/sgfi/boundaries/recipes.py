@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from sgfi.boundaries.structure import ACTIVATIONS, POOLS, Block, Structure
-from sgfi.errors import PlanError
+from sgfi.errors import PlanError, PluginError, did_you_mean, first_line
 from sgfi.graph import TensorGraph
+from sgfi.plugins import Registry
 
 
 @dataclass(frozen=True)
@@ -32,30 +34,60 @@ class RecipeBoundaries:
 
 Finder = Callable[[Structure], list[str]]
 
-RECIPES: dict[str, tuple[re.Pattern[str], Finder]] = {}
-"""By name: a finder for the models that hold a module whose class name matches; an empty answer means "not mine"."""
+
+@dataclass(frozen=True)
+class Recipe:
+    """A finder for the models that hold a module whose class name a regular expression matches in full."""
+
+    classes: str
+    find: Finder
+    """Names of boundaries, those upstream first or in any order; an empty answer means "not mine"."""
+
+    def __post_init__(self) -> None:
+        re.compile(self.classes)
+        if not callable(self.find):
+            raise TypeError(f"find is a function of a Structure, not a {type(self.find).__name__}")
+
+    def applies(self, structure: Structure) -> bool:
+        return any(re.fullmatch(self.classes, kind) for kind in structure.kinds)
+
+
+def _accepted(name: str, given: Any) -> Recipe:
+    if not isinstance(given, Recipe):
+        raise TypeError(f"a recipe is a sgfi.boundaries.recipes.Recipe, not a {type(given).__name__}")
+    return given
+
+
+GENERIC = "generic"
+RECIPES: Registry[Recipe] = Registry("recipe", "sgfi.recipes", _accepted, lambda: [GENERIC])
+"""By name, those of plug-ins last: one of sgfi's own that applies is asked before them."""
 
 
 def recipe(name: str, classes: str) -> Callable[[Finder], Finder]:
     """Register a finder for the module classes that a regular expression matches in full."""
 
     def register(find: Finder) -> Finder:
-        if name in RECIPES:
-            raise ValueError(f"a second recipe named {name!r}")
-        RECIPES[name] = re.compile(classes), find
+        RECIPES.register(name, Recipe(classes, find))
         return find
 
     return register
 
 
-def recipe_boundaries(graph: TensorGraph) -> RecipeBoundaries:
-    """The answer of the first recipe that applies; the generic one applies to every model."""
+def recipe_boundaries(graph: TensorGraph, name: str | None = None) -> RecipeBoundaries:
+    """The answer of the first recipe that applies, the generic one applying to every model; or of the one named."""
     structure = Structure(graph)
-    for name, (classes, find) in RECIPES.items():
-        if any(classes.fullmatch(kind) for kind in structure.kinds):
-            names = _usable(structure, find(structure))
+    if name is not None and name != GENERIC:
+        return _with_stem(structure, name, _named_recipe(structure, name))
+    for known in RECIPES if name is None else ():
+        recipe = RECIPES.usable(known)
+        if recipe is not None and recipe.applies(structure):
+            try:
+                names = _answer(structure, known, recipe)
+            except PluginError as error:
+                RECIPES.warn(error)
+                continue
             if names:
-                return _with_stem(structure, name, names)
+                return _with_stem(structure, known, names)
     names = _usable(structure, generic(structure))
     if not names:
         raise PlanError(
@@ -63,7 +95,32 @@ def recipe_boundaries(graph: TensorGraph) -> RecipeBoundaries:
             f"none in {graph!r}",
             "Name boundaries, a target and their axes yourself: plan(graph, target, [names], axes={...}).",
         )
-    return _with_stem(structure, "generic", names)
+    return _with_stem(structure, GENERIC, names)
+
+
+def _named_recipe(structure: Structure, name: str) -> tuple[str, ...]:
+    if name not in RECIPES:
+        known = [*RECIPES, GENERIC]
+        todo = did_you_mean(name, known) or f"There are {', '.join(known)}."
+        raise PlanError("the name of a recipe", repr(name), todo)
+    names = _answer(structure, name, RECIPES[name])
+    if not names:
+        got = f"none in a {structure.graph.model_class}"
+        raise PlanError(f"boundaries by the recipe {name!r}", got, 'Leave the name out: boundaries="stage".')
+    return names
+
+
+def _answer(structure: Structure, name: str, recipe: Recipe) -> tuple[str, ...]:
+    """Its boundaries, checked where they come from a plug-in."""
+    plugin = RECIPES.plugin(name)
+    if plugin is None:
+        return _usable(structure, recipe.find(structure))
+    try:
+        return _usable(structure, [structure.graph.nodes.canonical(each) for each in recipe.find(structure)])
+    except Exception as error:  # whatever a plug-in does
+        todo = "Correct or uninstall that package, or name the boundaries yourself."
+        got = f"{type(error).__name__}: {first_line(error)}"
+        raise PluginError(f"the recipe {plugin} to name tensors of the graph", got, todo) from error
 
 
 def _with_stem(structure: Structure, recipe: str, names: tuple[str, ...]) -> RecipeBoundaries:

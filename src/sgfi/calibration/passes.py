@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from sgfi.boundaries import Boundary
 from sgfi.calibration.child_states import ChildStates, RecordedSpectra
 from sgfi.calibration.progress import Progress
 from sgfi.calibration.schedule import Run
@@ -15,6 +16,7 @@ from sgfi.errors import CalibrationError
 from sgfi.inversion.update import estimates, source
 from sgfi.spectral import Moments, Solution, WienerMap
 from sgfi.spectral.moments import FLOOR
+from sgfi.spectral.shrinkage import Samples
 from sgfi.storage.checkpoint import NodeMaps
 
 SCALE = "scale the model's weights nearer to 1, or use double precision"
@@ -28,18 +30,12 @@ def fit_nodes(run: Run, names: list[str], states: ChildStates, progress: Progres
     diagnostics: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for number in range(1, most + 1):
         pieces: dict[str, list[Solution]] = {name: [] for name in names}
-        chunks = {name: run.memory.chunks(name) for name in names}
-        for turn in range(max(map(len, chunks.values()))):
-            active = {name: ranges[turn] for name, ranges in chunks.items() if turn < len(ranges)}
-            moments = accumulate(run, active, maps, states, progress, f"map {number} of {most}")
-            for name in active:
-                reduced = run.group.reduce_moments(moments.pop(name))
-                if not turn:
-                    energies = {"source_energy": reduced.energy, "target_energy": reduced.target}
-                    diagnostics[name].append({key: float(e) / reduced.count for key, e in energies.items()})
-                if number == 1:
-                    _check_range(name, reduced)
-                pieces[name] += run.group.all_gather_solution(_solve(run, name, reduced))
+        for name, reduced in node_moments(run, names, maps, states, progress, f"map {number} of {most}"):
+            if not pieces[name]:
+                diagnostics[name].append(energies(reduced))
+            if number == 1:
+                check_range(name, reduced)
+            pieces[name] += run.group.all_gather_solution(_solve(run, name, reduced))
         for name in names:
             solution, boundary = _joined(pieces.pop(name)), run.plan.boundary[name]
             wiener = WienerMap(boundary.basis, boundary.partition, boundary.operator, solution.weights)
@@ -54,6 +50,24 @@ def fit_nodes(run: Run, names: list[str], states: ChildStates, progress: Progres
             if settled.residual is not None:
                 diagnostics[name][-1] |= {f"missed_{when}": e for when, e in settled.residual._asdict().items()}
     return {name: (maps[name], diagnostics[name]) for name in names}
+
+
+def energies(moments: Moments) -> dict[str, float]:
+    """Mean energy of a sample's source and target."""
+    sums = {"source_energy": moments.energy, "target_energy": moments.target}
+    return {key: float(energy) / moments.count for key, energy in sums.items()}
+
+
+def node_moments(
+    run: Run, names: list[str], maps: Maps, states: ChildStates, progress: Progress, label: str
+) -> Iterator[tuple[str, Moments]]:
+    """The moments of the next map of every node, over all processes: a range of groups at a time, in order."""
+    chunks = {name: run.memory.chunks(name) for name in names}
+    for turn in range(max(map(len, chunks.values()))):
+        active = {name: ranges[turn] for name, ranges in chunks.items() if turn < len(ranges)}
+        moments = accumulate(run, active, maps, states, progress, label)
+        for name in active:
+            yield name, run.group.reduce_moments(moments.pop(name))
 
 
 @torch.no_grad()
@@ -89,10 +103,17 @@ def accumulate(
 
 
 def _solve(run: Run, name: str, moments: Moments) -> Solution:
-    operator, ridge = run.plan.boundary[name].operator, run.settings.ridge
+    samples, whiten = RecordedSpectra(run, name), run.settings.leave_one_out
+    return solve_node(run.plan.boundary[name], moments, run.settings.ridge, whiten, samples)
+
+
+def solve_node(
+    boundary: Boundary, moments: Moments, ridge: float | str, whiten: bool = False, samples: Samples = ()
+) -> Solution:
+    """The map of one node from its moments; an error that names the node where there is none."""
+    name, mean = boundary.name, moments.mean_energy
     try:
-        samples, mean = RecordedSpectra(run, name), moments.mean_energy
-        solution = operator.solve(moments, ridge, whiten=run.settings.leave_one_out, samples=samples)
+        solution = boundary.operator.solve(moments, ridge, whiten=whiten, samples=samples)
         if all(torch.isfinite(weight).all() for weight in solution.weights.values()):
             return solution
         raise CalibrationError(
@@ -108,7 +129,7 @@ def _solve(run: Run, name: str, moments: Moments) -> Solution:
         ) from error
 
 
-def _check_range(name: str, moments: Moments) -> None:
+def check_range(name: str, moments: Moments) -> None:
     """A source so faint that the ridge's floor, which is there for dead sources, would decide the map."""
     if 0 < moments.mean_energy < FLOOR:
         raise CalibrationError(

@@ -35,7 +35,7 @@ class FitSettings:
     """What is pulled back from a child's state; another one than the method's own is an ablation."""
 
     def __post_init__(self) -> None:
-        if self.children not in CHILDREN:
+        if not isinstance(self.children, str) or self.children not in CHILDREN:
             names = ", ".join(f'"{name}"' for name in CHILDREN)
             raise CalibrationError(f"children among {names}", repr(self.children), "Choose one of these.")
         _check_number_or_auto(self.ridge, self.maps)

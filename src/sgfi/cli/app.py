@@ -20,6 +20,8 @@ from sgfi.cli import (
     inversion,
     looking,
     maps,
+    moments,
+    recipes,
     tokens,
 )
 
@@ -62,8 +64,29 @@ for run in (
     experiments.pictures,
 ):
     experiment_app.command(run.__name__.strip("_"))(run)
+moments_app = typer.Typer(no_args_is_help=True, help="Sums that maps are solved from: gather, merge, solve.")
+for run in (moments.gather, moments.merge, moments.solve, moments.info):
+    moments_app.command()(run)
+recipes_app = typer.Typer(help="List recipes and plug-ins; check that a recipe fits a model.")
+recipes_app.command()(recipes.check)
+
+
+@recipes_app.callback(invoke_without_command=True, help=recipes.list_.__doc__)
+def list_recipes(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        recipes.list_()
+
+
 for run in (
-    *(looking.look, inspection.graph, inspection.plan, calibration.calibrate, inversion.invert, inversion.atlas),
+    *(
+        looking.look,
+        looking.compare,
+        inspection.graph,
+        inspection.plan,
+        calibration.calibrate,
+        inversion.invert,
+        inversion.atlas,
+    ),
     *(
         evaluation.evaluate,
         decisions.decide,
@@ -76,4 +99,6 @@ for run in (
 ):
     app.command()(run)
 app.add_typer(maps_app, name="maps")
+app.add_typer(moments_app, name="moments")
+app.add_typer(recipes_app, name="recipes")
 app.add_typer(experiment_app, name="experiment")

@@ -103,19 +103,24 @@ def open_family(path: Path, spec: str | None = None, weights: str | None = None)
     A Python file runs only where ``spec`` names it: maps may come from anywhere, and must not choose what is run.
     """
     manifest = map_manifest(path)
-    record = record_of(manifest, "model")
-    if not record and spec is None:
-        raise DataError("a manifest that names its model", f"{path} without one", "Name the model with --model.")
-    if not record:
-        loaded = load_model(str(spec), weights)
-    else:
-        if spec is None:
-            _refuse_file(path, record)
-        changes = {"spec": spec, "weights": weights}
-        loaded = reload_model({**record, **{k: v for k, v in changes.items() if v is not None}})
+    loaded = recorded_model(path, record_of(manifest, "model"), spec, weights)
     graph = sgfi.capture(loaded.model, loaded.example)
     stream = on_disk(manifest) > available() // 2
     return OpenFamily(sgfi.load(path, graph, stream=stream), loaded, manifest)
+
+
+def recorded_model(
+    path: Path, record: Mapping[str, Any], spec: str | None = None, weights: str | None = None
+) -> LoadedModel:
+    """The model that a folder's record names, or ``spec`` in its place."""
+    if not record and spec is None:
+        raise DataError("a manifest that names its model", f"{path} without one", "Name the model with --model.")
+    if not record:
+        return load_model(str(spec), weights)
+    if spec is None:
+        _refuse_file(path, record)
+    changes = {"spec": spec, "weights": weights}
+    return reload_model({**record, **{k: v for k, v in changes.items() if v is not None}})
 
 
 def _refuse_file(path: Path, record: Mapping[str, Any]) -> None:

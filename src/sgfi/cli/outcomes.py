@@ -129,20 +129,25 @@ def _disk_message(error: OSError) -> str:
 
 @contextmanager
 def _plain_warnings(quiet: bool = False) -> Iterator[None]:
-    """Skipped files as one line each, without the source line, and none when quiet: the manifest counts them."""
+    """Skipped files as one line each, without the source line, and none when quiet: the manifest counts them.
+
+    Plug-ins that are left out are named even then.
+    """
     from sgfi.inputs.data import SkippedFile
+    from sgfi.plugins import PluginWarning
 
     with warnings.catch_warnings():
         shown = warnings.showwarning
 
         def show(message, category, *rest):  # type: ignore[no-untyped-def]
-            if issubclass(category, SkippedFile):
+            if issubclass(category, (SkippedFile, PluginWarning)):
                 print(f"warning: {message}", file=sys.stderr)
             else:
                 shown(message, category, *rest)
 
         warnings.showwarning = show
         warnings.simplefilter("ignore" if quiet else "always", SkippedFile)
+        warnings.simplefilter("always", PluginWarning)
         # torch's own forward-mode set-up calls torch.jit.script; nothing the user can change.
         warnings.filterwarnings("ignore", ".torch.jit.script. is", FutureWarning)
         try:

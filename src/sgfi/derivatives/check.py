@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx
 
 from sgfi.derivatives.linearisation import Linearisation, LocalMap
-from sgfi.derivatives.rules import OpCall, OpDerivative, derive
+from sgfi.derivatives.rules import RULES, OpCall, OpDerivative, derive
 from sgfi.errors import DerivativeError, first_line
 from sgfi.graph.cache import Cache
 from sgfi.graph.tensor_graph import TensorGraph
@@ -82,19 +82,26 @@ def check_op(call: OpCall, active: set[fx.Node], item: int | None, noise: Noise)
         try:
             trial = Trial.of(call, active, item, noise)
         except Exception as error:
-            raise DerivativeError(f"a derivative of {call.title}", first_line(error), TODO) from error
+            raise DerivativeError(f"a derivative of {call.title}", first_line(error), _todo(call)) from error
     if not trial.pushed.isfinite().all() or any(not pulled.isfinite().all() for pulled in trial.pulled):
         return  # no derivative at this point (a root at zero, say): what it makes is not finite, and seen later
     if trial.adjoint_error() > trial.tolerance:
         raise DerivativeError(
-            f"{call.title} with <J t, c> = <t, J* c>", f"a relative difference of {trial.adjoint_error():.2g}", TODO
+            f"{call.title} with <J t, c> = <t, J* c>",
+            f"a relative difference of {trial.adjoint_error():.2g}",
+            _todo(call),
         )
     if trial.difference_error() > trial.tolerance:
         raise DerivativeError(
             f"{call.title} with the derivative that finite differences have",
             f"a relative difference of {trial.difference_error():.2g}",
-            TODO,
+            _todo(call),
         )
+
+
+def _todo(call: OpCall) -> str:
+    plugin = RULES.plugin(call.name)
+    return TODO if plugin is None else f"Its rule is {plugin}: correct or uninstall that package."
 
 
 @dataclass(frozen=True, eq=False)

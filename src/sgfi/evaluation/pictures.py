@@ -7,7 +7,7 @@ nothing of theirs is written again here. Every method returns one input-shaped t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any
@@ -22,6 +22,8 @@ from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections
 from sgfi.optional import need
 
+NATURAL: Mapping[str, Mapping[str, Any]] = {"natural, path": {}, "natural, point": {"jacobian": "point"}}
+"""The natural inverse's settings by the names it has beside these methods."""
 INTEGRATION_STEPS, NOISE_SAMPLES, NOISE = 16, 16, 0.1
 """Of integrated gradients; of SmoothGrad, and its deviation as a share of the input's range."""
 ACCENTUATION_STEPS = 64

@@ -8,7 +8,8 @@ random
     numbers asked for); near one, with either sign, where any target gives this picture, which then shows the operating
     point and not the feature.
 swapped
-    the target is another input's. High where the operating point decides more than the target.
+    the target is another input's. High, with either sign, where the operating point decides more than the target; or
+    where the two targets are alike, which their own cosine tells.
 neighbours
     the mean absolute cosine with the answers of neighbouring queries (other channels, adjacent cells, random
     directions). High where the picture is not the query's own.
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +28,7 @@ from torch import Tensor
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
+from sgfi.graph.tensor_graph import check_input
 from sgfi.inversion import Estimator, Inverse, Query, Selection, sweep
 
 DRAWS = 3
@@ -34,7 +37,9 @@ OPERATING_POINT = 0.5
 CERTAIN = 0.9
 """The same for a query of few numbers, where random targets are alike by chance."""
 ALIKE = 0.7
-"""Likeness to the neighbours' answers from which on a picture is said not to be the query's own."""
+"""Likeness to the neighbours' answers from which on a picture is said not to be the query's own, and to another
+input's target's picture from which on it is not said to follow its target."""
+Verdict = Literal["single", "operating point", "swapped", "alike", "untried", "follows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,26 +59,74 @@ class Trust:
     controls: dict[str, Tensor]
     """Label -> (B, *input): the controls' pictures."""
 
+    targets: Tensor | None = None
+    """(B,) cosine of another input's target itself with this one, over the numbers the query selects."""
+
+    def verdict(self, index: int = 0) -> Verdict:
+        """What the controls say about one input's picture, in a word.
+
+        ``follows`` needs two controls: neither random targets nor another input's give nearly the same picture.
+        """
+        if self.random is None:
+            return "single"
+        if float(self.random[index]) > min(CERTAIN, max(OPERATING_POINT, 2 * self.numbers**-0.5)):
+            return "operating point"
+        if self.swapped is not None and abs(float(self.swapped[index])) > ALIKE:
+            return "swapped"
+        if self.neighbours is not None and float(self.neighbours[index]) > ALIKE:
+            return "alike"
+        return "untried" if self.swapped is None else "follows"
+
     def sentence(self, index: int = 0) -> str:
         """What the controls say about one input's picture, in plain words."""
-        alike = None if self.neighbours is None else float(self.neighbours[index])
-        if self.random is None:
-            near = "" if alike is None else f" Cosine with its neighbours' answers: {alike:.2f}."
-            return f"One number: a target can only scale its picture.{near}"
-        random = float(self.random[index])
-        if random > min(CERTAIN, max(OPERATING_POINT, 2 * self.numbers**-0.5)):
+        verdict = self.verdict(index)
+        random, swapped, alike = (
+            None if score is None else f"{float(score[index]):.2f}"
+            for score in (self.random, self.swapped, self.neighbours)
+        )
+        near = "" if alike is None else f", neighbours {alike}"
+        if verdict == "single":
+            beside = "" if alike is None else f" Cosine with its neighbours' answers: {alike}."
+            return f"One number: a target can only scale its picture.{beside}"
+        if verdict == "operating point":
             return (
-                f"This is a picture of the operating point, not of the feature: random targets give nearly the same "
-                f"(absolute cosine {random:.2f})."
+                "This is a picture of the operating point, not of the feature: random targets give nearly the same "
+                f"(absolute cosine {random})."
             )
-        if alike is not None and alike > ALIKE:
+        if verdict == "swapped":
             return (
-                f"The picture follows the target (random targets: absolute cosine {random:.2f}) but is hardly this "
-                f"query's own: its neighbours' answers look alike (cosine {alike:.2f})."
+                f"Random targets give other pictures (absolute cosine {random}), but another input's target gives "
+                f"nearly this one{self._reversed(index)} (cosine {swapped}){self._why(index)}."
             )
-        other = "" if self.swapped is None else f", another input's target {float(self.swapped[index]):.2f}"
-        near = "" if alike is None else f", neighbours {alike:.2f}"
-        return f"The picture follows its target (absolute cosine with random targets {random:.2f}{other}{near})."
+        if verdict == "alike":
+            return (
+                f"The picture changes with the target (random targets: absolute cosine {random}) but is hardly this "
+                f"query's own: its neighbours' answers look alike (cosine {alike})."
+            )
+        if verdict == "untried":
+            return (
+                f"Random targets give other pictures (absolute cosine {random}{near}); no other input's target was "
+                "tried."
+            )
+        return (
+            f"The picture follows its target (absolute cosine with random targets {random}, another input's target "
+            f"{swapped}{near})."
+        )
+
+    def _reversed(self, index: int) -> str:
+        assert self.swapped is not None
+        return ", reversed" if float(self.swapped[index]) < 0 else ""
+
+    def _why(self, index: int) -> str:
+        """Whether the two pictures are alike because the two targets are."""
+        if self.targets is None:
+            return ""
+        between = float(self.targets[index])
+        if abs(between) > ALIKE:
+            return f": the two targets are as alike (cosine {between:.2f}), so this pair cannot tell"
+        return (
+            f", though the two targets differ (cosine {between:.2f}): it shows more of the operating point than of them"
+        )
 
 
 @torch.no_grad()
@@ -85,6 +138,10 @@ def trust(
     ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)`` or one for all; by default each input's
     neighbour in the batch, where there is one. ``count`` is how many neighbouring queries are compared.
     """
+    for inputs in (x,) if others is None else (x, others):
+        check_input(estimator.graph, inputs)
+    if others is not None and len(others) not in (1, len(x)):
+        raise QueryError(f"one other input, or {len(x)}", str(len(others)), "Give one for all, or one for each.")
     query = query if query.target else query.toward(estimator.target)  # otherwise in the caller's own words
     nodes = [estimator.node(part.target) for part in query.parts]
     selections = [part.selection(node, x.device) for part, node in zip(query.parts, nodes, strict=True)]
@@ -94,10 +151,13 @@ def trust(
         _laid_out([noise_like(own, chosen, seed + draw) for own, chosen in zip(states, selections, strict=True)])
         for draw in range(DRAWS if numbers > 1 else 0)
     ]
-    elsewhere = []
+    elsewhere, targets = [], None
     if others is not None or len(x) > 1:
-        swapped_states = [estimator.state(others, node.name) for node in nodes] if others is not None else []
-        elsewhere = [state.roll(1, 0) if others is None else _laid_out(swapped_states).expand_as(state)]
+        swapped_states = [
+            own.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(own)
+            for own, node in zip(states, nodes, strict=True)
+        ]
+        elsewhere, targets = [_laid_out(swapped_states)], _target_cosine(states, swapped_states, selections)
     near = [] if query.also else neighbours(query, nodes[0], count)
     queries = [query] * (1 + len(noise) + len(elsewhere)) + near
     inverse, *rest = sweep(
@@ -119,7 +179,17 @@ def trust(
         swapped[0] if swapped else None,
         torch.stack(alike).abs().mean(0) if alike else None,
         pictures,
+        targets,
     )
+
+
+def _target_cosine(states: Sequence[Tensor], others: Sequence[Tensor], chosen: Sequence[Selection]) -> Tensor:
+    """(B,) over the selected numbers of all tensors."""
+    own, other = [
+        torch.cat([selection.project(state).flatten(1) for state, selection in zip(side, chosen, strict=True)], 1)
+        for side in (states, others)
+    ]
+    return torch.cosine_similarity(own, other)
 
 
 def _laid_out(states: Sequence[Tensor]) -> Tensor:

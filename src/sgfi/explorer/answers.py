@@ -13,7 +13,7 @@ from torch import Tensor
 
 import sgfi
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.trust import ALIKE, OPERATING_POINT, Trust, trust
+from sgfi.evaluation.trust import OPERATING_POINT, trust
 from sgfi.explorer import decide, reading, tokens
 from sgfi.explorer.lenses import Lens
 from sgfi.explorer.pictures import painter
@@ -105,6 +105,10 @@ def _facts(case: Case, inverse: Inverse) -> dict[str, Any]:
     return facts
 
 
+VERDICTS = {"untried": "follows"}
+"""Without another input the panel says so beside the number."""
+
+
 def _trust(case: Case) -> Artefact:
     """Random, swapped and zero target, and the neighbours."""
     checked = trust(case.estimator, case.x, case.query, others=case.other)
@@ -115,6 +119,7 @@ def _trust(case: Case) -> Artefact:
     for name, label in (("random", "random target"), ("swapped", "another input's target")):
         if label in checked.controls:
             tensors[name] = checked.controls[label]
+    verdict = checked.verdict()
     facts: dict[str, Any] = {
         "random": _number(checked.random),
         "swapped": _number(checked.swapped),
@@ -122,24 +127,12 @@ def _trust(case: Case) -> Artefact:
         "zero": float(blank.value.abs().max()),
         "numbers": checked.numbers,
         "sentence": checked.sentence(),
-        "verdict": _verdict(checked),
+        "verdict": VERDICTS.get(verdict, verdict),
     }
     if case.lens.picture:
         gains = {name: painter(case.lens, case.estimator, case.x).gain(tensor[0]) for name, tensor in tensors.items()}
         facts["gains"] = gains
     return Artefact(tensors, facts)
-
-
-def _verdict(checked: Trust) -> str:
-    """One word for the panel's colour; the sentence says it in full."""
-    sentence = checked.sentence()
-    if sentence.startswith("One number"):
-        return "single"
-    if "operating point" in sentence:
-        return "operating point"
-    if checked.swapped is not None and abs(float(checked.swapped[0])) > ALIKE:
-        return "swapped"
-    return "alike" if "hardly" in sentence else "follows"
 
 
 def _number(score: Tensor | None) -> float | None:

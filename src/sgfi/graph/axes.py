@@ -13,10 +13,21 @@ from typing import Any
 
 from torch import Tensor, fx
 
+from sgfi.errors import PluginError, first_line
 from sgfi.graph.values import is_tensor, op_name, parents, value
+from sgfi.plugins import Registry
 
 AxisRule = Callable[[fx.Node, dict[fx.Node, "int | None"]], "int | None"]
-_RULES: dict[str, AxisRule] = {}
+
+
+def _accepted(name: str, given: Any) -> AxisRule:
+    if not callable(given):
+        raise TypeError(f"an axis rule is a function of a node and the axes so far, not a {type(given).__name__}")
+    return given
+
+
+AXIS_RULES: Registry[AxisRule] = Registry("axis rule", "sgfi.axes", _accepted)
+"""By op, as :func:`~sgfi.graph.values.op_name` spells it."""
 
 FIRST = (
     "conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d conv_transpose3d batch_norm group_norm "
@@ -33,16 +44,34 @@ def infer(graph: fx.Graph, source: fx.Node) -> dict[fx.Node, int | None]:
     for node in graph.nodes:
         if node is source or not any(parent in axes for parent in parents(node)):
             continue
-        axes[node] = _RULES.get(op_name(node), _elementwise)(node, axes)
+        axes[node] = _axis(node, axes)
     return axes
+
+
+def _axis(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
+    """By the op's rule. A plug-in's that fails is named, and the axis stays unknown."""
+    op = op_name(node)
+    rule = AXIS_RULES.usable(op) or _elementwise
+    plugin = AXIS_RULES.plugin(op)
+    if plugin is None:
+        return rule(node, axes)
+    rank, got = _rank(node), ""
+    try:
+        axis = rule(node, axes)
+        if axis is None or (type(axis) is int and 0 < axis < rank):
+            return axis
+        got = repr(axis)
+    except Exception as error:  # whatever a plug-in does
+        got = f"{type(error).__name__}: {first_line(error)}"
+    wanted = f"a channel axis of 1 to {rank - 1}, or None, from the axis rule {plugin}"
+    AXIS_RULES.warn(PluginError(wanted, got, "Correct or uninstall that package."))
+    return None
 
 
 def _rule(*ops: str) -> Callable[[AxisRule], AxisRule]:
     def register(rule: AxisRule) -> AxisRule:
         for op in ops:
-            if op in _RULES:
-                raise ValueError(f"a second axis rule for {op}")
-            _RULES[op] = rule
+            AXIS_RULES.register(op, rule)
         return rule
 
     return register
@@ -76,7 +105,7 @@ def _input_axis(source: fx.Node) -> int | None:
     while waiting:
         node, origin = waiting.pop(0)
         for user in node.users:
-            op, rule = op_name(user), _RULES.get(op_name(user), _elementwise)
+            op, rule = op_name(user), AXIS_RULES.usable(op_name(user)) or _elementwise
             if op in FIRST:
                 return origin[1] or None
             if op in LAST or _norms_channels(user):

@@ -24,6 +24,7 @@ import sgfi.graph
 from sgfi.derivatives import capture
 from sgfi.errors import StoreError
 from sgfi.graph import TensorGraph
+from sgfi.graph.axes import AXIS_RULES
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.models import LIBRARY_WEIGHTS, load_model, parse_spec
 from sgfi.inputs.preprocessing import Preprocessing
@@ -82,6 +83,7 @@ def _keys(spec: str, weights: str | None, size: int | None, strict: bool) -> dic
         "strict": strict,
         "versions": {package: _version(package) for package in packages},
         "code": _code(),
+        "plugins": AXIS_RULES.versions(),
     }
     return {
         attention: hashlib.sha256(json.dumps([made_from, attention], sort_keys=True).encode()).hexdigest()

@@ -10,16 +10,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from sgfi.errors import DataError, SgfiError, did_you_mean
+from sgfi.errors import DataError, SgfiError, did_you_mean, first_line
 from sgfi.inputs import preprocessing
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.optional import need
+from sgfi.plugins import Registry
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,34 @@ def _constant(module: Any, name: str, default: tuple) -> tuple:
         raise DataError(f"{name} as a tuple of numbers", got, "Write it as (3, 224, 224).") from error
 
 
-SCHEMES: dict[str, Callable[[ModelSpec], LoadedModel]] = {
-    "torchvision": _torchvision,
-    "timm": _timm,
-    "hf": _hf,
-    "pip": _pip,
-    "file": _file,
-}
+def _accepted(name: str, given: Any) -> Builder:
+    if not callable(given):
+        raise TypeError(f"a model prefix is a function from a ModelSpec to a LoadedModel, not a {type(given).__name__}")
+    return partial(_by_plugin, name, given)
+
+
+def _by_plugin(name: str, build: Callable[[ModelSpec], Any], spec: ModelSpec) -> LoadedModel:
+    """A plug-in's model; an error that names the plug-in where there is none."""
+    try:
+        built = build(spec)
+    except SgfiError:
+        raise
+    except Exception as error:  # whatever a plug-in does
+        raise _plugin_error(name, spec, f"{type(error).__name__}: {first_line(error)}") from error
+    if not isinstance(built, LoadedModel) or not isinstance(built.model, nn.Module):
+        raise _plugin_error(name, spec, f"a {type(built).__name__}")
+    return built
+
+
+def _plugin_error(name: str, spec: ModelSpec, got: str) -> DataError:
+    wanted = f"the model prefix {SCHEMES.plugin(name)} to build {spec.name!r} as a LoadedModel"
+    return DataError(wanted, got, "Check the model's name, or report it to the authors of that package.")
+
+
+Builder = Callable[[ModelSpec], LoadedModel]
+SCHEMES: Registry[Builder] = Registry("model prefix", "sgfi.models", _accepted)
+for _name, _build in {"torchvision": _torchvision, "timm": _timm, "hf": _hf, "pip": _pip, "file": _file}.items():
+    SCHEMES.register(_name, _build)
 
 
 def _run_file(path: Path) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -27,6 +27,7 @@ from sgfi.natural import NaturalInverse, Prior, embedding_prior, natural
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Source = nn.Module | TensorGraph | LoadedModel
 _graphs: WeakKeyDictionary[nn.Module, dict[Any, TensorGraph]] = WeakKeyDictionary()
 """Captured models by input and parameters: a second look at the same model starts at once."""
 
@@ -65,12 +66,18 @@ class Look:
         from sgfi.figures.answers import Painter, answers_figure
 
         check_picture(tuple(self.x.shape[1:]))
-        height, width = self.x.shape[2:]
-        usual = Preprocessing(size=(height, width))
-        prepared = self.preprocessing or (usual if self.x.shape[1] == 3 else replace(usual, mean=(0.5,), std=(0.5,)))
+        prepared = self.preprocessing or usual_preparation(self.x)
         painter = Painter(self.lens.prior.mean_like(self.x).cpu(), prepared)
         nodes = [self.lens.node(answer.inverse.query.target) for answer in self.answers]
         return answers_figure(self.answers, self.x, nodes, painter, share=share)
+
+    def tensors(self, share: bool = True) -> dict[str, Tensor]:
+        """``inverse`` (Q, *input), a row for each query, and ``share`` (Q, *coordinates)."""
+        inverses = [answer.inverse for answer in self.answers]
+        tensors = {"inverse": torch.cat([inverse.value for inverse in inverses])}
+        if share:
+            tensors["share"] = torch.cat([inverse.share for inverse in inverses if inverse.share is not None])
+        return tensors
 
     def save(self, path: str | Path, *, overwrite: bool = False, share: bool = True) -> Path:
         """The figure as .png, .svg or .pdf."""
@@ -79,13 +86,7 @@ class Look:
         return save_figure(self.figure(share), path, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
-        from sgfi.figures import png
-
-        words = "".join(f"<p><code>{escape(line)}</code></p>" for line in str(self).splitlines())
-        if not is_picture(tuple(self.x.shape[1:])):
-            return words
-        drawn = base64.b64encode(png(self.figure())).decode()
-        return f'<img style="max-width: 100%" alt="{escape(str(self))}" src="data:image/png;base64,{drawn}">{words}'
+        return drawn_as_html(self.figure, tuple(self.x.shape[1:]), str(self))
 
     def __str__(self) -> str:
         return "\n".join(f"{answer.inverse.query}: {answer.sentence()}" for answer in self.answers)
@@ -111,19 +112,38 @@ def look(
     them; without one, whole tensors from shallow to deep. ``other`` is a second input, whose target serves as a
     control. ``settings`` go to :func:`sgfi.natural`.
     """
-    queries = _queries(query)
-    loaded = load_model(model) if isinstance(model, str) else model if isinstance(model, LoadedModel) else None
-    source = loaded if loaded is not None else model
-    prepared = preprocessing or (loaded.preprocessing if loaded is not None else None)
-    batch = _prepared(x, source, prepared)
-    graph = _captured(
-        source, batch, frozenset(part.target for entry in queries or () for part in entry.parts if part.target)
-    )
+    queries = parsed(query)
+    source, loaded, prepared = opened(model, preprocessing)
+    batch = prepared_input(x, source, prepared)
+    graph = captured_at(source, batch, queries)
     lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
-    others = None if other is None else _prepared(other, source, prepared)
+    others = None if other is None else prepared_input(other, source, prepared)
+    return look_through(lens, batch, queries, others, prepared)
+
+
+def look_through(
+    lens: NaturalInverse,
+    x: Tensor,
+    queries: Sequence[Query] | None = None,
+    others: Tensor | None = None,
+    preprocessing: Preprocessing | None = None,
+) -> Look:
+    """The answers of one lens at one prepared input, (1, *input); without queries, from shallow to deep."""
     asked = [Query(target) for target in depth_targets(lens)] if queries is None else queries
-    answers = tuple(trust(lens, batch, entry, others=others) for entry in asked)
-    return Look(lens, batch, answers, prepared)
+    return Look(lens, x, tuple(trust(lens, x, entry, others=others) for entry in asked), preprocessing)
+
+
+def opened(
+    model: nn.Module | TensorGraph | LoadedModel | str, preprocessing: Preprocessing | None = None
+) -> tuple[Source | Any, LoadedModel | None, Preprocessing | None]:
+    """What is captured, the model with how it is fed where that is known, and how pictures are prepared."""
+    loaded = load_model(model) if isinstance(model, str) else model if isinstance(model, LoadedModel) else None
+    prepared = preprocessing or (loaded.preprocessing if loaded is not None else None)
+    return (loaded if loaded is not None else model), loaded, prepared
+
+
+def targets_of(queries: Sequence[Query] | None) -> frozenset[str]:
+    return frozenset(part.target for entry in queries or () for part in entry.parts if part.target)
 
 
 def input_prior(
@@ -135,6 +155,23 @@ def input_prior(
     if table is not None:
         return embedding_prior(table, int(graph.input.shape[1] or 1))
     return preprocessing or (None if loaded is None else loaded.preprocessing)
+
+
+def usual_preparation(x: Tensor) -> Preprocessing:
+    """ImageNet's, for pictures (B, 1 or 3, H, W) of which nothing is known."""
+    usual = Preprocessing(size=tuple(x.shape[2:]))  # type: ignore[arg-type]
+    return usual if x.shape[1] == 3 else replace(usual, mean=(0.5,), std=(0.5,))
+
+
+def drawn_as_html(figure: Callable[[], Figure], shape: tuple[int, ...], text: str) -> str:
+    """For a notebook: the figure, where inputs of this shape can be drawn, and the words below it."""
+    from sgfi.figures import png
+
+    words = "".join(f"<p><code>{escape(line)}</code></p>" for line in text.splitlines())
+    if not is_picture(shape):
+        return words
+    drawn = base64.b64encode(png(figure())).decode()
+    return f'<img style="max-width: 100%" alt="{escape(text)}" src="data:image/png;base64,{drawn}">{words}'
 
 
 def is_picture(shape: tuple[int, ...]) -> bool:
@@ -152,7 +189,7 @@ def check_picture(shape: tuple[int, ...]) -> None:
         )
 
 
-def _queries(query: str | Query | Sequence[str | Query] | None) -> list[Query] | None:
+def parsed(query: str | Query | Sequence[str | Query] | None) -> list[Query] | None:
     if query is None:
         return None
     listed = [query] if isinstance(query, (str, Query)) else list(query) if isinstance(query, Iterable) else [query]
@@ -164,10 +201,7 @@ def _queries(query: str | Query | Sequence[str | Query] | None) -> list[Query] |
     return [Query.parse(entry) if isinstance(entry, str) else entry for entry in listed]
 
 
-Source = nn.Module | TensorGraph | LoadedModel
-
-
-def _prepared(x: Tensor | str | Path, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
+def prepared_input(x: Tensor | str | Path, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
     """(1, *input)"""
     if isinstance(x, Tensor):
         batch = x.unsqueeze(0) if x.dim() in _bare_ranks(source) else x
@@ -205,7 +239,9 @@ def _bare_ranks(source: Source | Any) -> tuple[int, ...]:
     return (len(source.input_shape),) if isinstance(source, LoadedModel) else (1, 3)
 
 
-def _captured(source: Source | Any, x: Tensor, names: frozenset[str]) -> TensorGraph:
+def captured_at(source: Source | Any, x: Tensor, queries: Sequence[Query] | None) -> TensorGraph:
+    """The graph of a model that has the queried tensors, kept while the model lives."""
+    names = targets_of(queries)
     if isinstance(source, TensorGraph):
         return source
     model = source.model if isinstance(source, LoadedModel) else source

@@ -5,7 +5,7 @@ Law: the moments of any split of the samples, merged in any order, are the momen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -127,6 +127,38 @@ class Moments:
         self.energy += other.energy
         self.target += other.target
         self.count += other.count
+
+    def copy(self) -> Moments:
+        """With storage of its own."""
+        return replace(
+            self, xx=self.xx.clone(), yx=self.yx.clone(), energy=self.energy.clone(), target=self.target.clone()
+        )
+
+    @classmethod
+    def joined(cls, pieces: Sequence[Moments]) -> Moments:
+        """Of the same samples, the moments of neighbouring ranges of groups as one."""
+        first, last = pieces[0], pieces[-1]
+        xx, yx = torch.cat([piece.xx for piece in pieces]), torch.cat([piece.yx for piece in pieces])
+        return replace(first, xx=xx, yx=yx, groups=range(first.groups.start, last.groups.stop))
+
+    def coarsened(self, partition: Partition) -> Moments:
+        """The same samples' moments of larger groups: those of a union are the sum of its parts'."""
+        old, new = self.partition.groups, partition.groups
+        owner = torch.zeros(self.partition.count, dtype=torch.int64).scatter_(0, old, new)
+        if len(old) != len(new) or not torch.equal(owner[old], new):
+            raise ValueError("a group that is not a union of the groups that were summed")
+        xx, yx = (
+            sums.new_zeros(partition.count, *sums.shape[1:]).index_add_(0, owner.to(sums.device), sums)
+            for sums in (self.xx, self.yx)
+        )
+        return replace(self, xx=xx, yx=yx, partition=partition, groups=range(partition.count))
+
+    def channelwise(self) -> Moments:
+        """Of full matrices, what channel-wise moments have kept."""
+        if not self.full:
+            return self
+        xx, yx = (torch.diagonal(sums, dim1=1, dim2=2).clone() for sums in (self.xx, self.yx))
+        return replace(self, xx=xx, yx=yx)
 
     def narrowed(self, groups: range) -> Moments:
         """The same samples' moments of fewer groups, in the same storage."""

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +170,25 @@ def is_map_folder(path: Path) -> bool:
     if not path.is_dir():
         return False
     return (path / MANIFEST).exists() or (path / UNFINISHED).exists() or all(map(is_draft, path.iterdir()))
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into, moved to ``path`` when it is complete; gone after an error."""
+    draft: Path | None = None
+    lock: PathLock | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft, lock = own_folder(path.parent, f".{path.name}-")
+        yield draft
+        replace_folder(draft, path)
+    except OSError as error:
+        left = "What was there is untouched." if path.exists() else f"Nothing was left at {path}."
+        raise StoreError("room and permission to write the folder", str(error), left) from error
+    finally:
+        if draft is not None and lock is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+            lock.release()
 
 
 def replace_folder(draft: Path, path: Path) -> None:

@@ -5,9 +5,8 @@ The manifest is small and can be read without touching weights. Weights are memo
 
 from __future__ import annotations
 
-import shutil
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,6 @@ from sgfi.storage import files
 from sgfi.storage.files import MANIFEST
 from sgfi.storage.forward import check_forward, forward_record, versions
 from sgfi.storage.manifest import FORMAT, PACKED_FORMAT, TANGENT_FORMAT, as_folder, read_manifest, sealed
-from sgfi.storage.scratch import PathLock, own_folder
 
 FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
 
@@ -49,23 +47,11 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False, precis
             f"{str(path)!r}, which holds something else",
             "Remove it yourself, or choose another.",
         )
-    draft: Path | None = None
-    lock: PathLock | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft, lock = own_folder(path.parent, f".{path.name}-")
+    with files.new_folder(path) as draft:
         entries = {
             name: files.write_node(draft, family.plan, name, maps, precision) for name, maps in family.maps.items()
         }
         files.write_json(draft / MANIFEST, sealed(describe(family, entries, precision)))
-        files.replace_folder(draft, path)
-    except OSError as error:
-        left = "What was there is untouched." if path.exists() else f"Nothing was left at {path}."
-        raise StoreError("room and permission to write the family", str(error), left) from error
-    finally:
-        if draft is not None and lock is not None:
-            shutil.rmtree(draft, ignore_errors=True)
-            lock.release()
     return path
 
 
@@ -107,17 +93,11 @@ def load(
     """
     path = as_folder(path)
     manifest = read_manifest(path)
-    graph = model if isinstance(model, TensorGraph) else _recapture(model, manifest["model"])
-    if graph.fingerprint != manifest["model"]["fingerprint"] and not force:
-        raise StoreError(
-            f"the checkpoint the maps were fitted on, {manifest['model']['fingerprint'][:16]}...",
-            f"a model with fingerprint {graph.fingerprint[:16]}...",
-            "Maps of one checkpoint fail on another: load the right weights or calibrate again.",
-        )
+    graph = graph_for(model, manifest["model"], force)
     if not force:
         check_forward(graph, manifest)
     stored = StoredMaps(path, manifest["files"], stream)
-    restored = stored.plan = _replan(graph, manifest["plan"], stored)
+    restored = stored.plan = replan(graph, manifest["plan"], lambda name: _groups(name, stored))
     for name in stored if verify else ():
         stored.file(name)
     children = manifest["calibration"]["children"]
@@ -144,13 +124,7 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
     return {
         "format": TANGENT_FORMAT if family.mean is not None else FORMAT if precision == "full" else PACKED_FORMAT,
         "precision": precision,
-        "model": {
-            "class": graph.model_class,
-            "fingerprint": family.fingerprint,
-            "input_shape": list(graph.input.shape[1:]),
-            "dtype": str(graph.input.dtype).removeprefix("torch."),
-            "bound": list(graph.bound),
-        },
+        "model": model_record(graph, family.fingerprint),
         "plan": family.plan.description,
         "fft": FFT,
         "calibration": {
@@ -167,6 +141,29 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
         **({"forward": forward_record(graph, family.plan.boundaries)} if known else {}),
         "files": dict(entries),
     }
+
+
+def model_record(graph: TensorGraph, fingerprint: str) -> dict[str, Any]:
+    """What a manifest says of the model itself."""
+    return {
+        "class": graph.model_class,
+        "fingerprint": fingerprint,
+        "input_shape": list(graph.input.shape[1:]),
+        "dtype": str(graph.input.dtype).removeprefix("torch."),
+        "bound": list(graph.bound),
+    }
+
+
+def graph_for(model: nn.Module | TensorGraph, record: Mapping[str, Any], force: bool = False) -> TensorGraph:
+    """The graph of a model (or the graph given), which must be the one that a manifest's record is about."""
+    graph = model if isinstance(model, TensorGraph) else _recapture(model, record)
+    if graph.fingerprint != record["fingerprint"] and not force:
+        raise StoreError(
+            f"the checkpoint the maps were fitted on, {record['fingerprint'][:16]}...",
+            f"a model with fingerprint {graph.fingerprint[:16]}...",
+            "Maps of one checkpoint fail on another: load the right weights or calibrate again.",
+        )
+    return graph
 
 
 def verify_files(path: str | Path, manifest: Mapping[str, Any] | None = None) -> None:
@@ -244,8 +241,11 @@ def _recapture(model: nn.Module, record: Mapping[str, Any]) -> TensorGraph:
     return capture(model, example)
 
 
-def _replan(graph: TensorGraph, record: Mapping[str, Any], stored: StoredMaps) -> Plan:
-    """The recorded plan, rebuilt on this graph; refused when the graph no longer has it."""
+def replan(graph: TensorGraph, record: Mapping[str, Any], groups: Callable[[str], str | Tensor]) -> Plan:
+    """The recorded plan, rebuilt on this graph; refused when the graph no longer has it.
+
+    ``groups`` gives the ids of a node's custom partition.
+    """
     boundaries = {entry["name"]: entry for entry in record["boundaries"]}
     try:
         rebuilt = plan(
@@ -253,7 +253,7 @@ def _replan(graph: TensorGraph, record: Mapping[str, Any], stored: StoredMaps) -
             target=record["target"],
             boundaries=[name for name in boundaries if name != record["target"]],
             axes={name: entry["channel_axis"] for name, entry in boundaries.items()},
-            partition={name: _partition(entry, stored) for name, entry in boundaries.items()},
+            partition={name: _partition(entry, groups) for name, entry in boundaries.items()},
             operator={name: entry["operator"] for name, entry in boundaries.items()},
         )
     except SgfiError as error:
@@ -279,8 +279,10 @@ def _mean(restored: Plan, manifest: Mapping[str, Any]) -> tuple[float, ...] | No
     return None if mean is None else tuple(mean)
 
 
-def _partition(entry: Mapping[str, Any], stored: StoredMaps) -> str | Tensor:
-    kind, name = entry["partition"]["kind"], entry["name"]
-    if kind != "custom":
-        return kind
+def _partition(entry: Mapping[str, Any], groups: Callable[[str], str | Tensor]) -> str | Tensor:
+    kind = entry["partition"]["kind"]
+    return kind if kind != "custom" else groups(entry["name"])
+
+
+def _groups(name: str, stored: StoredMaps) -> str | Tensor:
     return files.read_partition(stored.file(name)) if name in stored else "singleton"  # the target has no maps

@@ -61,19 +61,22 @@ _BOUNDARY = Record(
         "operator": Text(64),
     }
 )
+MODEL = Record(
+    {
+        "class": _NAME,
+        "fingerprint": Text(128, "[0-9a-f]{16,}", "a fingerprint"),
+        "input_shape": Sizes(LARGEST),
+        "dtype": Word(("float16", "bfloat16", "float32", "float64")),
+        "bound": Items(_NAME, 1000),
+    }
+)
+FORWARD = Record({"ops": Items(Text(200)), "attention": Text(64), "probes": Table(Items(Real(), 64))})
+PLAN = Record({"mode": Text(64), "target": _NAME, "boundaries": Items(_BOUNDARY)})
 SCHEMA: Shape = Record(
     {
         "format": Word(FORMATS),
-        "model": Record(
-            {
-                "class": _NAME,
-                "fingerprint": Text(128, "[0-9a-f]{16,}", "a fingerprint"),
-                "input_shape": Sizes(LARGEST),
-                "dtype": Word(("float16", "bfloat16", "float32", "float64")),
-                "bound": Items(_NAME, 1000),
-            }
-        ),
-        "plan": Record({"mode": Text(64), "target": _NAME, "boundaries": Items(_BOUNDARY)}),
+        "model": MODEL,
+        "plan": PLAN,
         "calibration": Record(
             {
                 "ridge": Either((Real(), Word(("auto",)))),
@@ -91,7 +94,7 @@ SCHEMA: Shape = Record(
         "precision": Word(PRECISIONS),
         "fft": Text(),
         "versions": Table(Text(200), 100),
-        "forward": Record({"ops": Items(Text(200)), "attention": Text(64), "probes": Table(Items(Real(), 64))}),
+        "forward": FORWARD,
         CHECKSUM: _SHA256,
     },
     closed=True,
@@ -132,6 +135,22 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     if CHECKSUM in manifest and sealed(manifest)[CHECKSUM] != manifest[CHECKSUM]:
         raise StoreError(f"{path / MANIFEST} as it was written", "different contents (checksum)", AGAIN)
     return manifest
+
+
+def read_sealed(file: Path, schema: Shape) -> dict[str, Any]:
+    """A JSON file with a checksum of its own, of the given form."""
+    try:
+        content = json.loads(read_bounded(file, LONGEST))
+        check_depth(content, file.name)
+        schema.check(content, file.name)
+    except Misfit as error:
+        raise StoreError(f"{error.expected} at {error.where} in {file.parent}", error.got, AGAIN) from error
+    except (OSError, ValueError, RecursionError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise StoreError(f"a readable {file.name} in {file.parent}", got, "Check the path.") from error
+    if sealed(content)[CHECKSUM] != content.get(CHECKSUM):
+        raise StoreError(f"{file} as it was written", "different contents (checksum)", AGAIN)
+    return content
 
 
 def record_of(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:

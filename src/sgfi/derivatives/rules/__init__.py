@@ -8,7 +8,17 @@ many queries go through one product. An op without a rule is left to autograd, a
 
 from sgfi.derivatives.rules import activations, products, shapes  # noqa: F401  (they register their rules)
 from sgfi.derivatives.rules.autograd import derive
-from sgfi.derivatives.rules.ops import Linear, OpCall, OpDerivative
+from sgfi.derivatives.rules.ops import RULES, Argument, Linear, OpCall, OpDerivative, Rule
 from sgfi.derivatives.rules.shapes import item_derivative, split_derivative
 
-__all__ = ["Linear", "OpCall", "OpDerivative", "derive", "item_derivative", "split_derivative"]
+__all__ = [
+    "RULES",
+    "Argument",
+    "Linear",
+    "OpCall",
+    "OpDerivative",
+    "Rule",
+    "derive",
+    "item_derivative",
+    "split_derivative",
+]

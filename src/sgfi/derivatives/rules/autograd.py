@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from functools import cache
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.autograd.forward_ad as forward_ad
@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from sgfi.derivatives.rules.ops import RULES, Argument, Linear, OpCall, OpDerivative, Rule
 from sgfi.errors import DerivativeError, first_line
 
+Answer = TypeVar("Answer", Linear, OpDerivative)
 _without_forward_mode: set[Any] = set()
 """Ops that turned out to have no forward-mode rule, so that it is tried once only."""
 _forward_mode_lock = Lock()
@@ -26,16 +27,35 @@ def derive(call: OpCall, active: Callable[[fx.Node], bool], item: int | None = N
     """The derivative of an op, or of one of its outputs, with respect to the active tensors it reads."""
     arguments = call.arguments(active)
     nodes = tuple(arguments.values())
-    rule = Rule() if call.is_complex else RULES.get(call.name, Rule())
+    rule = Rule() if call.is_complex else RULES.usable(call.name) or Rule()
     if rule.joint is not None:
-        derivative = rule.joint(call, tuple(arguments), nodes)
+        derivative = _by_rule(call, OpDerivative, rule.joint, tuple(arguments), nodes)
         if derivative is not None:
             return derivative
     linears: list[Linear | None] = []
     for argument in arguments:
-        linear = rule.of(call, argument, item) if rule.of is not None else None
+        linear = _by_rule(call, Linear, rule.of, argument, item) if rule.of is not None else None
         linears.append(linear or by_autograd(call, argument, item))
     return OpDerivative.of(nodes, linears)
+
+
+def _by_rule(call: OpCall, kind: type[Answer], rule: Callable[..., Answer | None], *args: Any) -> Answer | None:
+    """What a rule answers; an error that names the plug-in whose rule fails."""
+    plugin = RULES.plugin(call.name)
+    if plugin is None:
+        return rule(call, *args)
+    try:
+        answer = rule(call, *args)
+        if answer is None or isinstance(answer, kind):
+            return answer
+        got = f"a {type(answer).__name__}"
+    except Exception as error:  # whatever a plug-in does
+        got = f"{type(error).__name__}: {first_line(error)}"
+    raise DerivativeError(
+        f"a {kind.__name__} or None for {call.title} from the derivative rule {plugin}",
+        got,
+        "Correct or uninstall that package: without a rule autograd is used.",
+    )
 
 
 def by_autograd(call: OpCall, argument: Argument, item: int | None) -> Linear | None:

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from sgfi.graph import names
 from sgfi.graph.attention import kernel
 from sgfi.graph.values import is_complex, is_random
+from sgfi.plugins import Registry
 
 aten = torch.ops.aten
 Argument = tuple[str, int | None]
@@ -164,7 +165,15 @@ class Rule:
     joint: Callable[[OpCall, tuple[Argument, ...], tuple[fx.Node, ...]], OpDerivative | None] | None = None
 
 
-RULES: dict[str, Rule] = {}
+def _accepted(name: str, given: Any) -> Rule:
+    if isinstance(given, Rule):
+        return given
+    if not callable(given):
+        raise TypeError(f"a derivative rule is a function or a Rule, not a {type(given).__name__}")
+    return Rule(of=given)
+
+
+RULES: Registry[Rule] = Registry("derivative rule", "sgfi.derivatives", _accepted)
 
 
 def rule(*names: str, joint: bool = False) -> Callable:
@@ -172,8 +181,7 @@ def rule(*names: str, joint: bool = False) -> Callable:
 
     def register(function: Callable) -> Callable:
         for name in names:
-            assert name not in RULES, f"two rules for {name}"
-            RULES[name] = Rule(joint=function) if joint else Rule(of=function)
+            RULES.register(name, Rule(joint=function) if joint else Rule(of=function))
         return function
 
     return register

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -16,14 +15,13 @@ import sgfi
 from sgfi.calibration.presets import preset_named
 from sgfi.errors import QueryError, did_you_mean
 from sgfi.evaluation.decoder import Decoder, Decoders, Training, train_decoder
-from sgfi.evaluation.pictures import METHODS, Scene, pictures
+from sgfi.evaluation.pictures import METHODS, NATURAL, Scene, pictures
 from sgfi.experiments.cases import Case
 from sgfi.experiments.ledger import digest
 from sgfi.inversion import Estimator, Query
 from sgfi.language import tokenise
 from sgfi.natural import Prior, embedding_prior, from_tensors
 
-NATURAL: Mapping[str, Mapping[str, Any]] = {"natural, path": {}, "natural, point": {"jacobian": "point"}}
 MAPS, ADDITIVE, ALIGNED = "maps", "maps, additive gauge", "maps, aligned"
 DECODER = "trained decoder"
 ESTIMATORS = (*NATURAL, MAPS, ADDITIVE, ALIGNED, DECODER)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ import sgfi
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
 from sgfi.inversion import Estimator
+from sgfi.plugins import Registry
 
 Table = dict[str, dict[str, Any]]
 """Row -> score -> list of numbers, one per image, or one number."""
@@ -30,7 +31,7 @@ class Measure:
 
     @property
     def about(self) -> str:
-        return (inspect.getdoc(self.take) or "").splitlines()[0]
+        return (inspect.getdoc(self.take) or "").partition("\n")[0]
 
     @property
     def options(self) -> list[str]:
@@ -39,24 +40,37 @@ class Measure:
         return [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 
 
-MEASURES: dict[str, Measure] = {}
 PAIRS: dict[str, Measure] = {}
 """Of two cases."""
 ACROSS: dict[str, Measure] = {}
 """Of the tables of all variants: measure -> variant -> table."""
 
 
+def _accepted(name: str, given: Any) -> Measure:
+    if isinstance(given, Measure):
+        return replace(given, name=name)
+    if not callable(given):
+        raise TypeError(f"a measure is a function of a Case, or a Measure, not a {type(given).__name__}")
+    return Measure(name, given)
+
+
+MEASURES: Registry[Measure] = Registry("measure", "sgfi.measures", _accepted, lambda: [*PAIRS, *ACROSS])
+"""Of one case; the only kind that plug-ins add to."""
+
+
 def known(name: str) -> Measure:
     """A measure of any of the three kinds."""
-    return {**MEASURES, **PAIRS, **ACROSS}[name]
+    return PAIRS.get(name) or ACROSS.get(name) or MEASURES[name]
 
 
-def measure(*shown: str, of: dict[str, Measure] = MEASURES) -> Callable[[Callable[..., Table]], Callable[..., Table]]:
+def measure(
+    *shown: str, of: MutableMapping[str, Measure] = MEASURES
+) -> Callable[[Callable[..., Table]], Callable[..., Table]]:
     """Register a measure under its function's name; keyword-only arguments are its options."""
 
     def register(take: Callable[..., Table]) -> Callable[..., Table]:
         name = take.__name__
-        if name in of:
+        if name in (of.own if isinstance(of, Registry) else of):
             raise ValueError(f"two measures named {name!r}")
         of[name] = Measure(name, take, shown)
         return take
