@@ -123,7 +123,8 @@ def declare(name: str | Path, *changes: Mapping[str, Any], settings: Sequence[Ma
     for setting in settings:
         merged = overlay(merged, setting, whole=())
     check_keys(merged, Experiment.__dataclass_fields__, "settings of an experiment")
-    return Experiment(**{k: tuple(v) if isinstance(v, list) else v for k, v in merged.items()})
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in merged.items()}
+    return Experiment(**fields)
 
 
 def overlay(

@@ -158,7 +158,7 @@ def table(result: Result, measure: str) -> str:
         (variant, row, scores)
         for variant, rows in result.tables[measure].items()
         for row, scores in rows.items()
-        if not shown or row in shown
+        if not shown or any(row == name or row.startswith(f"{name}, ") for name in shown)  # of any estimator
     ]
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
     body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]

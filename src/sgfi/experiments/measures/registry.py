@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,16 @@ import torch
 from torch import Tensor
 
 import sgfi
+from sgfi.decisions import decide
+from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
 from sgfi.inversion import Estimator
 
 Table = dict[str, dict[str, Any]]
 """Row -> score -> list of numbers, one per image, or one number."""
+Depths = Sequence[int | str] | Mapping[str, Sequence[int | str]]
+"""Boundaries by number or name, for all variants or by the variant's label: see :func:`boundaries_at`."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,32 @@ def evaluation_inputs(case: Case, images: int | None = None) -> Tensor:
     return torch.cat(list(evaluation_batches(case, images)))
 
 
+def correct_inputs(case: Case, images: int, output: str | None = None) -> Tensor:
+    """(N, ...) the first ``images`` evaluation inputs that the model classifies as their folder says."""
+    labels, kept = case.evaluation.labels, list[Tensor]()
+    for x in case.evaluation.batches:
+        right = decide(case.plan.graph, x, output).top.cpu() == torch.tensor(labels[: len(x)])
+        labels, kept = labels[len(x) :], [*kept, *x[right]]
+        if len(kept) >= images:
+            return torch.stack(kept[:images])
+    expected = f"{images} correctly classified images of {len(case.evaluation.indices)} drawn"
+    raise DataError(expected, str(len(kept)), "Raise data.evaluation_count, or lower the measure's images.")
+
+
+def boundaries_at(case: Case, depths: Depths) -> list[str]:
+    """Boundaries of the case's plan by name or number, or a list of them for each variant.
+
+    The paper's numbers: 0 is the input, 1 the first boundary after it; negative ones count from the target, -1.
+    """
+    listed, known = depths.get(case.label, ()) if isinstance(depths, Mapping) else depths, case.plan.boundaries
+    for depth in listed:
+        if isinstance(depth, int) and not -len(known) <= depth < len(known):
+            raise QueryError(
+                f"a boundary from 0 to {len(known) - 1}", str(depth), "sgfi graph MODEL --plan lists them."
+            )
+    return [known[depth] if isinstance(depth, int) else case.plan.graph.nodes.canonical(depth) for depth in listed]
+
+
 def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows | Table]) -> Table:
     """Rows of every batch, put together."""
     table: Table = {}
@@ -108,5 +138,5 @@ def scores(case: Case, value: Tensor, x: Tensor) -> dict[str, Tensor]:
 
 
 def alignment_of(case: Case, estimator: Estimator, x: Tensor, **query: Any) -> dict[str, Tensor]:
-    """Every alignment metric of one query's inverse."""
-    return scores(case, sgfi.invert(estimator, x, **query).value, x)
+    """Every alignment metric of one query's inverse, as an input against the input."""
+    return scores(case, sgfi.invert(estimator, x, **query).value + estimator.origin, x)
