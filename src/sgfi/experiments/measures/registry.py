@@ -12,9 +12,9 @@ from torch import Tensor
 
 import sgfi
 from sgfi.decisions import decide
-from sgfi.errors import DataError, QueryError
+from sgfi.errors import DataError
 from sgfi.evaluation.rows import Rows
-from sgfi.experiments.cases import Case
+from sgfi.experiments.cases import Case, boundary_names
 from sgfi.inversion import Estimator
 
 Table = dict[str, dict[str, Any]]
@@ -104,17 +104,8 @@ def correct_inputs(case: Case, images: int, output: str | None = None) -> Tensor
 
 
 def boundaries_at(case: Case, depths: Depths) -> list[str]:
-    """Boundaries of the case's plan by name or number, or a list of them for each variant.
-
-    The paper's numbers: 0 is the input, 1 the first boundary after it; negative ones count from the target, -1.
-    """
-    listed, known = depths.get(case.label, ()) if isinstance(depths, Mapping) else depths, case.plan.boundaries
-    for depth in listed:
-        if isinstance(depth, int) and not -len(known) <= depth < len(known):
-            raise QueryError(
-                f"a boundary from 0 to {len(known) - 1}", str(depth), "sgfi graph MODEL --plan lists them."
-            )
-    return [known[depth] if isinstance(depth, int) else case.plan.graph.nodes.canonical(depth) for depth in listed]
+    """Boundaries of the case's plan by name or by the paper's number (0 is the input), or such a list by variant."""
+    return boundary_names(case.plan, depths.get(case.label, ()) if isinstance(depths, Mapping) else depths)
 
 
 def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows | Table]) -> Table:
