@@ -16,14 +16,14 @@ from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.baselines import (
     SEEDS,
     Search,
-    feature_nmse,
     permuted,
     preimage,
+    preimages,
     seed_named,
     seeded_inverse,
 )
 from sgfi.evaluation.controls import target_state
-from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.metrics import nmse, pixel_cosine
 from sgfi.evaluation.stability import LinearUpdate, node_means, stability
 from sgfi.evaluation.theory import directions, local_oracle
 from sgfi.inversion.update import Maps, Seed
@@ -49,7 +49,7 @@ def test_search_finds_the_only_preimage_of_an_orthogonal_layer() -> None:
     family, x = orthogonal_family(), torch.randn(3, 6, dtype=torch.float64)
     state = target_state(family, x)
     found = preimage(family.plan, state, Search(steps=250, energy=0.0), seed=0)
-    assert pixel_cosine(found, x).min() > 0.999 and feature_nmse(family.plan, found, state).max() < 1e-3
+    assert pixel_cosine(found, x).min() > 0.999 and nmse(target_state(family, found), state).max() < 1e-3
 
 
 def test_search_depends_on_its_seed_and_on_nothing_else() -> None:
@@ -67,6 +67,32 @@ def test_penalties_pull_where_they_should() -> None:
     small = preimage(family.plan, state, Search(steps=60, variation=0, energy=30, jitter=0), 0)
     assert smooth.diff(dim=-1).abs().mean() < 0.5 * free.diff(dim=-1).abs().mean()
     assert small.square().mean() < 0.5 * free.square().mean()
+
+
+def test_a_search_looked_at_on_the_way_is_a_shorter_search() -> None:
+    family, x = family_of("chain"), tiny("chain").inputs(2, seed=5)
+    state = target_state(family, x)
+    found = preimages(family.plan, state, Search(), 0, (2, 5))
+    assert list(found) == [2, 5] and all(
+        torch.equal(found[steps], preimage(family.plan, state, Search(steps=steps), 0)) for steps in found
+    )
+
+
+def test_the_scale_of_the_search_s_terms_is_what_is_declared() -> None:
+    """A sum over n numbers with weight w is a mean with weight n w; Adam itself does not see a common factor."""
+    family, x = family_of("chain"), tiny("chain").inputs(1, seed=5)
+    state, options = target_state(family, x), {"steps": 3, "jitter": 0, "variation": 0.0}
+    mean = preimage(family.plan, state, Search(**options, energy=float(x[0].numel())), 0)
+    total = preimage(family.plan, state, Search(**options, energy=1.0, penalties="sum"), 0)
+    torch.testing.assert_close(mean, total)
+    relative = preimage(family.plan, state, Search(**options, energy=1.0), 0)
+    scaled = {"mean": state[0].numel(), "sum": 1.0}
+    for discrepancy, numbers in scaled.items():
+        weight = float(state.square().sum()) / numbers
+        same = preimage(family.plan, state, Search(**options, energy=weight, discrepancy=discrepancy), 0)
+        torch.testing.assert_close(same, relative, rtol=1e-4, atol=1e-5)  # Adam adds 1e-8 to the gradient's length
+    with pytest.raises(QueryError, match="penalties among"):
+        Search(penalties="median")
 
 
 def test_search_settings_are_declared() -> None:

@@ -46,13 +46,25 @@ def other():
 """
 SMALL = {
     "iterative": {"images": 2, "seeds": [0, 1], "search": {"steps": 3, "jitter": 1}},
-    "latency": {"queries": 2, "repeats": 1, "timed_steps": 1},
+    "latency": {"queries": 2, "repeats": 2, "timed_steps": 1},
     "theory": {"directions": 6, "draws": 32, "images": 2, "fit": 16},
     "stability": {"iterations": 2, "images": 2},
-    "decisions": {"images": 3, "settings": {"depths": ["three"], "sizes": [1, 2], "repeats": 2, "curve_repeats": 0}},
-    "coordinates": {"images": 2, "settings": {"depths": ["three"]}},
+    "search_steps": {"images": 2, "seeds": [0], "steps": [2, 3], "search": {"jitter": 1}},
+    "decisions": {"images": 3, "depths": [-1], "settings": {"sizes": [1, 2], "repeats": 2, "curve_repeats": 0}},
+    "coordinates": {"images": 2, "depths": [-1]},
+    "faithfulness": {"nodes": [1, 2]},
+    "reuse": {"depths": [1, -1], "channels": [0, 1], "group": 3},
     "interpolation": {"points": [0, 0.5, 1], "images": 4},
 }
+
+
+SETS = ("calibration", "evaluation")
+
+
+def _named(value: Any) -> bool:
+    """Whether a setting of a plan names a tensor of the real network, or counts its boundaries."""
+    names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return isinstance(value, int) or any("." in name for name in names)
 
 
 @pytest.fixture(scope="session")
@@ -80,12 +92,11 @@ def toy(room: Path) -> Callable[..., Experiment]:
             for label, change in told.variants.items()
         }
         for place, change in enumerate(variants.values()):
-            data = dict(change.get("data", {}))
-            data.pop("calibration", None)
+            data = {part: value for part, value in change.get("data", {}).items() if part not in SETS}
             if "calibration_count" in data:
                 data["calibration_count"] = 10 + place % 3
             change["data"] = data
-            change.get("plan", {}).pop("target", None) if name == "components" else None
+            change["plan"] = {part: value for part, value in change.get("plan", {}).items() if not _named(value)}
         measures = {key: SMALL.get(key, options) for key, options in told.measures.items()}
         return declare(
             name,
@@ -93,6 +104,7 @@ def toy(room: Path) -> Callable[..., Experiment]:
                 "model": {"spec": f"{room / 'tiny.py'}:build", "weights": None},
                 "data": {
                     "calibration": str(room / "photos"),
+                    "evaluation": None,
                     "calibration_count": 12,
                     "evaluation_count": 5,
                     "batch": 4,

@@ -93,7 +93,9 @@ def test_two_calibrations(ran) -> None:
 
 
 def test_layers_name_target_and_boundaries(ran) -> None:
-    result = ran("language-layers", variants("language-layers", "layer 2", "layer 4"))
+    measures = {"token_routing": {"stages": ["final"], "estimators": ["maps", "natural, point"]}}
+    result = ran("language-layers", variants("language-layers", "layer 2", "layer 4"), {"measures": measures})
+    assert set(result.tables["token_routing"]["layer 2"]) == {"final", "final, natural, point"}
     targets = {label: about["target"] for label, about in result.variants.items()}
     assert targets == {"layer 2": "lm.transformer.h.1.attn.c_proj", "layer 4": "lm.transformer.h.3.attn.c_proj"}
     assert {label: about["fitted_nodes"] for label, about in result.variants.items()} == {"layer 2": 1, "layer 4": 2}
@@ -102,9 +104,11 @@ def test_layers_name_target_and_boundaries(ran) -> None:
 
 
 def test_a_whole_mlp_output(ran) -> None:
+    both = {"estimators": ["maps", "natural, point"]}
     measures = {
-        "token_quality": {},
-        "token_reencoding": {"fit": 8},
+        "token_quality": {"stages": ["final"], **both},
+        "token_reencoding": {"fit": 8, "stages": ["final"], **both},
+        "future_energy": {"images": 2, "stages": ["final"], **both},
         "token_lengths": {"lengths": [8, 16], "images": 3},
         "token_display": {"fit": 8},
         "token_base_terms": {"images": 4},
@@ -112,7 +116,10 @@ def test_a_whole_mlp_output(ran) -> None:
     result = ran("language-mlp", variants("language-mlp", OURS), {"plan": {"layer": 4}, "measures": measures})
     assert result.variants[OURS]["target"].startswith("lm.transformer.h.3.mlp")
     assert list(result.tables["token_lengths"][OURS]) == ["8", "16"]
-    assert 0 <= result.at(f"token_reencoding/{OURS}/final/auc")["mean"] <= 1
+    for row in ("final", "final, natural, point"):
+        assert 0 <= result.at(f"token_reencoding/{OURS}/{row}/auc")["mean"] <= 1
+        assert -1 <= result.at(f"token_quality/{OURS}/{row}/embedding_cosine")["mean"] <= 1
+        assert result.at(f"future_energy/{OURS}/{row}/share")["mean"] == 0  # a causal family, and the natural inverse
     shown = [result.at(f"token_display/{OURS}/final/{name}")["mean"] for name in ("top1", "top64")]
     assert 0 <= shown[0] <= shown[1] == 1  # the vocabulary has fewer than 64 words
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
 from sgfi.experiments.measures.registry import evaluation_batches, measure
 from sgfi.experiments.page import results_page
+from sgfi.experiments.provenance import LOST, ancestors, describe_code, with_known_commits
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
 from sgfi.figures.experiments import experiment_figure, panels_of
@@ -265,3 +267,35 @@ def test_figures_of_measures_that_were_left_out_are_not_drawn(ran: Ran) -> None:
     fewer = replace(result, tables={name: found for name, found in result.tables.items() if name != last})
     assert panels_of(result) == result.experiment["figures"]
     assert panels_of(fewer) == [panel for panel in panels_of(result) if panel["measure"] != last]
+
+
+def test_results_name_commits_that_can_be_checked_out(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        options = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        return subprocess.run(
+            ["git", *options, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+
+    named = '{"commit": "%s", "dirty": false}'
+    assert with_known_commits(named % ("0" * 40), tmp_path) == named % ("0" * 40)  # no repository: nothing is known
+    git("init", "-q")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    kept = git("rev-parse", "HEAD").strip()
+    git("commit", "-q", "--allow-empty", "-m", "two")
+    gone = git("rev-parse", "HEAD").strip()
+    git("reset", "-q", "--hard", kept)  # still an object, no longer in the history
+    text = "\n".join(named % commit for commit in (kept, gone, "0" * 40))
+    assert with_known_commits(text, tmp_path) == "\n".join(named % commit for commit in (kept, LOST, LOST))
+    assert describe_code({"commit": LOST}) == f"commit {LOST}"
+    assert describe_code({"commit": kept, "dirty": True, "code": "ab"}).startswith(
+        f"commit {kept[:12]}, changed since;"
+    )
+
+
+def test_the_project_s_own_results_name_no_lost_commit() -> None:
+    root = Path(__file__).parents[2]
+    if ancestors(root) is None:
+        pytest.skip("no full history here")
+    files = [file for folder in ("docs/results", "benchmarks/results") for file in (root / folder).rglob("*.json")]
+    lost = [str(f.relative_to(root)) for f in files if with_known_commits(f.read_text(), root) != f.read_text()]
+    assert not lost, "run: sgfi experiment commits docs/results benchmarks/results"

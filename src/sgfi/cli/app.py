@@ -60,6 +60,8 @@ for run in (
     experiments.run_,
     experiments.compare_,
     experiments.page,
+    experiments.index,
+    experiments.commits,
     experiments.fill,
     experiments.pictures,
 ):

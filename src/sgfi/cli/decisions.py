@@ -21,7 +21,7 @@ from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
 from sgfi.errors import DataError
-from sgfi.inputs.data import Batches, open_data
+from sgfi.inputs.data import class_numbers, open_data
 from sgfi.settings import JsonSettings, portable, read_settings
 from sgfi.storage import write_text
 
@@ -48,7 +48,9 @@ class StudyOptions(options.EstimatorOptions):
     depth: Annotated[list[str] | None, typer.Option(help="A tensor to study; repeat it, shallow to deep.")] = None
     correct: Annotated[
         bool,
-        typer.Option(help="Only images whose folder is named by the number of the class the model predicts."),
+        typer.Option(
+            help="Only images whose folder has the number of the predicted class as its name, or its place in order."
+        ),
     ] = False
     show: Annotated[
         Path | None, typer.Option(help="Image or folder of images for the figures; default: the first inputs studied.")
@@ -103,7 +105,7 @@ class StudyOptions(options.EstimatorOptions):
         batches = open_data(self.data, self.opened.loaded, self.batch_size, None if self.correct else count)
         if not self.correct:
             return torch.cat(list(batches))[:count], batches.names[:count]
-        labels = class_numbers(batches)
+        labels = class_numbers(getattr(batches, "paths", []))
         kept: list[tuple[torch.Tensor, str]] = []
         for number, x in enumerate(batches):
             tops = read_decision(self.opened.estimator.graph, x, output).top.tolist()
@@ -179,18 +181,6 @@ def _draw(asked: StudyOptions, x: torch.Tensor, outcome: Study, signed: Gate, pa
         opened.estimator, pictures[:1], outcome, signed, title=title, preprocessing=opened.loaded.preprocessing
     )
     save_figure(figure, path, overwrite=True)
-
-
-def class_numbers(batches: Batches) -> list[int]:
-    """The class of every image, from the number that names its folder."""
-    folders = [path.parent.name for path in getattr(batches, "paths", [])]
-    if not folders or not all(name.isdecimal() for name in folders):
-        raise DataError(
-            "images in folders named by their class number (0000, 0001, ...)",
-            repr(next((name for name in folders if not name.isdecimal()), "no folder of images")),
-            "Leave --correct out, or name the folders so.",
-        )
-    return [int(name) for name in folders]
 
 
 def typed_command() -> str:

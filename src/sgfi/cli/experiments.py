@@ -1,4 +1,4 @@
-"""``sgfi experiment list | show | run | compare | page | fill``: the paper's tables, each from one file."""
+"""``sgfi experiment list | show | run | compare | index | page | fill | commits``: the paper's tables, from files."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sgfi.cli.decisions import typed_command
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError, StoreError
 from sgfi.experiments import Experiment, Result, available, compare, declare, read_result, run
+from sgfi.experiments.provenance import with_known_commits
 from sgfi.experiments.results import FILE, markdown
 from sgfi.inversion import Query
 from sgfi.settings import read_settings
@@ -135,15 +136,38 @@ def page(
     from sgfi.experiments.page import results_page
 
     options.check_out(out, force, (".md",))
-    folders = sorted(file.parent for file in results.glob(f"*/{FILE}"))
-    if not folders:
-        raise DataError("folders with a result.json", f"none in {results}", "Run sgfi experiment run first.")
-    by_folder = {folder.resolve(): read_result(folder) for folder in folders}
+    by_folder = _results(results)
     for folder, result in by_folder.items():
         _show(result, folder)
     head = preface.read_text(encoding="utf-8") if preface is not None else ""
     write_text(out, results_page(by_folder, out.resolve().parent, typed_command(), head))
     typer.echo(str(out))
+
+
+@command
+def index(
+    results: Annotated[Path, typer.Argument(help="Folder with one result folder each.")],
+    out: Annotated[Path, typer.Option(help="Markdown file to write.")] = Path("paper-index.md"),
+    force: options.Force = False,
+) -> None:
+    """Every table and figure of the paper with its command and what has been run, read from result files."""
+    from sgfi.experiments.paper_index import index_page
+
+    options.check_out(out, force, (".md",))
+    write_text(out, index_page(_results(results), out.resolve().parent, typed_command()))
+    typer.echo(str(out))
+
+
+@command
+def commits(
+    paths: Annotated[list[Path], typer.Argument(help="Result files, or folders searched for .json files.")],
+) -> None:
+    """Results name only commits that can be checked out: any other becomes "not in this history"."""
+    changed = 0
+    for path in paths:
+        for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+            changed += _settle(file)
+    typer.echo(f"{changed} files changed")
 
 
 @command
@@ -193,6 +217,26 @@ def _setting(text: str) -> dict[str, Any]:
     for key in reversed(address.split(".")):
         setting = {key: setting}
     return setting
+
+
+def _results(folder: Path) -> dict[Path, Result]:
+    """Every result in the folder, with commits that can be checked out."""
+    folders = sorted(file.parent for file in folder.glob(f"*/{FILE}"))
+    if not folders:
+        raise DataError("folders with a result.json", f"none in {folder}", "Run sgfi experiment run first.")
+    for each in folders:
+        _settle(each / FILE)
+    return {each.resolve(): read_result(each) for each in folders}
+
+
+def _settle(file: Path) -> bool:
+    """Whether a result named a commit that is not in the history of its folder; then it no longer does."""
+    text = file.read_text(encoding="utf-8")
+    settled = with_known_commits(text, file.resolve().parent)
+    if settled == text:
+        return False
+    write_text(file, settled)
+    return True
 
 
 def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:

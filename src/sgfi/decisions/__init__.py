@@ -14,7 +14,7 @@ from sgfi.decisions.means import activation_means, load_means, save_means
 from sgfi.decisions.patches import CoordinateSettings, CoordinateStudy, coordinate_study
 from sgfi.decisions.ranking import Contribution, rank
 from sgfi.decisions.readout import Decision, Split, decide
-from sgfi.decisions.studies import DecisionSettings, Study, study
+from sgfi.decisions.studies import DecisionSettings, Study, group_inverses, study
 
 __all__ = [
     "Contribution",
@@ -38,6 +38,7 @@ __all__ = [
     "decide",
     "deletion",
     "gate",
+    "group_inverses",
     "intervene",
     "intervene_all",
     "intervened",

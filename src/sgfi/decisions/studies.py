@@ -208,12 +208,22 @@ def _curves(
     return {"positive": [positive], "negative": [negative], "random": [Curve(positive.deleted, left)]}
 
 
+def group_inverses(
+    estimator: Estimator, x: Tensor, node: str, groups: Groups, sizes: Sequence[int]
+) -> dict[str, Tensor]:
+    """The inversion branch: every group of one input (1, ...) inverted in one sweep: kind -> (sizes, *input).
+
+    Of the random groups the first. Values as the estimator gives them: deviations from its origin.
+    """
+    queries = [Query(node, groups.of(kind, size)[0]) for kind in KINDS for size in sizes]
+    inverses = torch.cat([inverse.value for inverse in sweep(estimator, x, queries)])
+    return dict(zip(KINDS, inverses.split(len(sizes)), strict=True))
+
+
 def _alignment(estimator: Estimator, split: Split, groups: Groups, settings: DecisionSettings) -> dict[str, np.ndarray]:
-    """The inversion branch: every group inverted in one sweep."""
-    queries = [Query(split.node.name, groups.of(kind, size)[0]) for kind in KINDS for size in settings.sizes]
-    inverses = torch.cat([inverse.value for inverse in sweep(estimator, split.x, queries)])
-    cosines = pixel_cosine(inverses, split.x.expand_as(inverses)).cpu().numpy().reshape(len(KINDS), 1, -1)
-    return dict(zip(KINDS, cosines, strict=True))
+    inverses = group_inverses(estimator, split.x, split.node.name, groups, settings.sizes)
+    deviation = split.x - estimator.origin
+    return {kind: pixel_cosine(own, deviation.expand_as(own)).cpu().numpy()[None] for kind, own in inverses.items()}
 
 
 def _gathered(images: list[DepthOutcome]) -> DepthOutcome:

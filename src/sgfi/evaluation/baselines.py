@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -11,19 +11,21 @@ from torch import Tensor
 from sgfi.boundaries import Boundary, Plan
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
-from sgfi.evaluation.metrics import nmse
 from sgfi.inversion import MapFamily
 from sgfi.inversion.update import Maps, Seed, mean_seed, walk
 from sgfi.settings import JsonSettings
 from sgfi.spectral import WienerMap, wide
+
+DISCREPANCIES = ("relative", "mean", "sum")
+PENALTIES = ("mean", "sum")
 
 
 @dataclass(frozen=True)
 class Search(JsonSettings):
     """Adam from noise on the feature discrepancy; the paper's numbers.
 
-    The discrepancy is the squared feature error over the squared length of the target, the total variation and the
-    l2 term are means over pixels: the paper names the weights, not the normalisation.
+    ``loss = discrepancy + variation * (sum over axes of |differences|) + energy * |x|^2``, each image by itself. The
+    paper names the weights, not the scale of the three terms: ``discrepancy`` and ``penalties`` say it.
     """
 
     steps: int = 2000
@@ -32,40 +34,57 @@ class Search(JsonSettings):
     energy: float = 0.001
     jitter: int = 4
     """Pixels by which the picture may be shifted in every step, in both directions."""
+    discrepancy: str = "relative"
+    """Squared feature error over the target's squared length, or its mean or sum over the feature's numbers."""
+    penalties: str = "mean"
+    """Total variation and energy are means or sums over the numbers of the picture."""
+
+    def __post_init__(self) -> None:
+        for name, known in (("discrepancy", DISCREPANCIES), ("penalties", PENALTIES)):
+            if getattr(self, name) not in known:
+                raise QueryError(f"{name} among {list(known)}", repr(getattr(self, name)), "Choose one of these.")
 
 
 def preimage(plan: Plan, state: Tensor, search: Search, seed: int, target: str | None = None) -> Tensor:
     """An input whose target tensor comes close to ``state`` (B, ...), by gradient steps: (B, *input)."""
+    return preimages(plan, state, search, seed, (search.steps,), target)[search.steps]
+
+
+def preimages(
+    plan: Plan, state: Tensor, search: Search, seed: int, steps: Sequence[int], target: str | None = None
+) -> dict[int, Tensor]:
+    """The picture after each of the ``steps``: a search of that length, since no step depends on the length."""
     generator = torch.Generator().manual_seed(seed)
     shape = (len(state), *plan.boundary["input"].basis.shape)
     x = torch.randn(shape, generator=generator, dtype=torch.float64).to(state).requires_grad_()
     program = plan.graph.program(("input",), (plan.graph.nodes.canonical(target or plan.target),))
     adam = torch.optim.Adam([x], lr=search.rate)
     axes = tuple(range(2, x.dim()))
-    size = state.flatten(1).square().sum(1).clamp_min(torch.finfo(state.dtype).tiny)
+    kept: dict[int, Tensor] = {}
     with torch.enable_grad():
-        for _ in range(search.steps):
+        for step in range(1, max(steps) + 1):
             shift = torch.randint(-search.jitter, search.jitter + 1, (len(axes),), generator=generator).tolist()
             (feature,) = program(x.roll(shift, axes) if axes else x)
-            error = (feature - state).flatten(1).square().sum(1) / size
-            loss = error.sum() + search.energy * _per_image(x.square()).sum()
-            for axis in axes:
-                loss = loss + search.variation * _per_image(x.diff(dim=axis).abs()).sum()
             adam.zero_grad()
-            loss.backward()
+            _loss(search, feature, state, x).sum().backward()
             adam.step()
-    return x.detach()
+            if step in steps:
+                kept[step] = x.detach().clone()
+    return kept
 
 
-def feature_nmse(plan: Plan, value: Tensor, state: Tensor) -> Tensor:
-    """How far an input's target tensor is from ``state``: (B,)."""
-    with torch.no_grad():
-        (feature,) = plan.graph.program(("input",), (plan.target,))(value)
-    return nmse(feature, state)
-
-
-def _per_image(x: Tensor) -> Tensor:
-    return x.flatten(1).mean(1)
+def _loss(search: Search, feature: Tensor, state: Tensor, x: Tensor) -> Tensor:
+    """(B,)"""
+    error = (feature - state).flatten(1).square().sum(1)
+    if search.discrepancy == "relative":
+        error = error / state.flatten(1).square().sum(1).clamp_min(torch.finfo(state.dtype).tiny)
+    elif search.discrepancy == "mean":
+        error = error / state[0].numel()
+    reduce = torch.Tensor.mean if search.penalties == "mean" else torch.Tensor.sum
+    loss = error + search.energy * reduce(x.square().flatten(1), 1)
+    for axis in range(2, x.dim()):
+        loss = loss + search.variation * reduce(x.diff(dim=axis).abs().flatten(1), 1)
+    return loss
 
 
 def permuted(family: MapFamily, seed: int = 0) -> MapFamily:

@@ -2,7 +2,8 @@
 
 Each takes an estimator and a batch (B, ...) and returns rows of scores, one number per image. Pairs (A, B) are
 neighbours in the batch. ``H`` is the target's state that the estimator inverts, ``J`` the differentials; (H_A, J_B) is
-``invert(estimator, b, terminal=H_A)``.
+``invert(estimator, b, terminal=H_A)``. An inverse that is a deviation from the estimator's origin is compared with
+the image's deviation from it; the origin of the paper's maps is zero.
 """
 
 from __future__ import annotations
@@ -41,6 +42,11 @@ def _crossed(estimator: Estimator, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return own, moved, invert(estimator, x, terminal=partner(state)).value
 
 
+def _likeness(estimator: Estimator, value: Tensor, x: Tensor) -> Tensor:
+    """(B,) pixel cosine of an inverse with an image, both as deviations from the estimator's origin."""
+    return pixel_cosine(value, x - estimator.origin)
+
+
 def zero(estimator: Estimator, x: Tensor) -> Rows:
     """A target of zero: the length of the output over that of the ordinary inverse. Exactly 0 by construction."""
     own, state = _inverse_and_state(estimator, x)
@@ -53,9 +59,12 @@ def shuffles(estimator: Estimator, x: Tensor) -> Rows:
     """Terminal shuffle (H_B, J_A) and source shuffle (H_A, J_B), each against both images."""
     other, (own, moved, terminal) = partner(x), _crossed(estimator, x)
     return {
-        "same": {"own": pixel_cosine(own, x)},
-        "terminal shuffle": {"to_input": pixel_cosine(terminal, x), "to_target": pixel_cosine(terminal, other)},
-        "source shuffle": {"to_old": pixel_cosine(moved, x), "to_new": pixel_cosine(moved, other)},
+        "same": {"own": _likeness(estimator, own, x)},
+        "terminal shuffle": {
+            "to_input": _likeness(estimator, terminal, x),
+            "to_target": _likeness(estimator, terminal, other),
+        },
+        "source shuffle": {"to_old": _likeness(estimator, moved, x), "to_new": _likeness(estimator, moved, other)},
     }
 
 
@@ -64,17 +73,18 @@ def swap(estimator: Estimator, x: Tensor) -> Rows:
     other, (own, moved, terminal) = partner(x), _crossed(estimator, x)
     outputs = {"H_A J_A": own, "H_A J_B": moved, "H_B J_A": terminal, "H_B J_B": partner(own)}
     return {
-        name: {"to_A": pixel_cosine(value, x), "to_B": pixel_cosine(value, other)} for name, value in outputs.items()
+        name: {"to_A": _likeness(estimator, value, x), "to_B": _likeness(estimator, value, other)}
+        for name, value in outputs.items()
     }
 
 
 def channel_diversity(estimator: Estimator, x: Tensor, channels: Sequence[int] = CHANNELS) -> Rows:
-    """Mean pairwise pixel cosine among the inverses of single channels of one image."""
+    """Mean pairwise pixel cosine among the inverses of single channels of one image: signed, and its absolute value."""
     if len(channels) < 2:
         raise QueryError("two channels or more", str(list(channels)), "Name the channels to compare.")
     inverses = sweep(estimator, x, [Query(channels=[channel]) for channel in channels])
-    pairs = [pixel_cosine(a.value, b.value) for a, b in combinations(inverses, 2)]
-    return {"channels": {"pairwise_cosine": torch.stack(pairs).mean(0)}}
+    pairs = torch.stack([pixel_cosine(a.value, b.value) for a, b in combinations(inverses, 2)])
+    return {"channels": {"pairwise_cosine": pairs.mean(0), "pairwise_likeness": pairs.abs().mean(0)}}
 
 
 def interpolation(estimator: Estimator, x: Tensor, points: Sequence[float] = INTERPOLATION) -> Rows:
@@ -85,9 +95,9 @@ def interpolation(estimator: Estimator, x: Tensor, points: Sequence[float] = INT
         here = (1 - weight) * x + weight * other
         inverse = invert(estimator, here, terminal=state).value
         rows[f"{weight:g}"] = {
-            "to_A": pixel_cosine(inverse, x),
-            "to_B": pixel_cosine(inverse, other),
-            "to_here": pixel_cosine(inverse, here),
+            "to_A": _likeness(estimator, inverse, x),
+            "to_B": _likeness(estimator, inverse, other),
+            "to_here": _likeness(estimator, inverse, here),
         }
     return rows
 
@@ -104,10 +114,11 @@ def crossover(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> dict[str, di
 def source_noise(estimator: Estimator, x: Tensor, levels: Sequence[float] = NOISE, seed: int = 0) -> Rows:
     """Noise on the operating point alone, as a share of the image's length; the target stays the clean image's."""
     own, state = _inverse_and_state(estimator, x)
-    clean = pixel_cosine(own, x)
+    clean = _likeness(estimator, own, x)
     rows: Rows = {"0": {"to_clean": clean, "change": torch.zeros_like(clean)}}
     for level in levels:
-        cosine = pixel_cosine(invert(estimator, x + _noise(x, level, seed), terminal=state).value, x)
+        moved = invert(estimator, x + _noise(x, level, seed), terminal=state).value
+        cosine = _likeness(estimator, moved, x)
         rows[f"{level:g}"] = {"to_clean": cosine, "change": (cosine - clean).abs()}
     return rows
 
@@ -190,7 +201,7 @@ def perturbations(estimator: Estimator, x: Tensor, seed: int = 0) -> Rows:
     rows: Rows = {}
     for label, terminal in terminals.items():
         inverse = invert(estimator, x, terminal=terminal).value
-        rows[label] = {"pixel_cosine": pixel_cosine(inverse, x), "to_clean": pixel_cosine(inverse, clean)}
+        rows[label] = {"pixel_cosine": _likeness(estimator, inverse, x), "to_clean": pixel_cosine(inverse, clean)}
     return rows
 
 

@@ -20,7 +20,7 @@ from sgfi.evaluation.metrics import nmse, pixel_cosine, relative_error
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows, average, partner
 from sgfi.evaluation.statistics import spearman
-from sgfi.inversion import MapFamily, invert
+from sgfi.inversion import Estimator, Inverse, MapFamily, invert
 from sgfi.inversion.estimator import spread
 from sgfi.inversion.update import Update, mean_seed, walk
 
@@ -100,23 +100,28 @@ def path_nmse(plan: Plan, states: Mapping[str, Tensor], x: Tensor, nodes: Iterab
     return errors
 
 
-def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = None) -> Rows:
+def faithfulness(estimator: Estimator, x: Tensor, nodes: Iterable[str] | None = None, plan: Plan | None = None) -> Rows:
     """Do the states of an inverse follow the path of the image they came from, whatever its pixel cosine?
 
     Each image A is paired with another, B. The states of the matched inverse (H_A, J_A) are tested on the
-    differentials of A and of B; the branch cosine compares it with the inverse (H_A, J_B).
+    differentials of A and of B; the branch cosine compares it with the inverse (H_A, J_B). An estimator without
+    states between target and input (``plan`` then says what lies between) has those of its inverse run forward.
     """
-    _check_states(family)
-    plan = family.plan
+    if isinstance(estimator, MapFamily):
+        _check_states(estimator)
+        plan = estimator.plan
+    if plan is None:
+        raise QueryError("a plan for an estimator that is no map family", "none", "Pass plan=sgfi.plan(graph).")
     names = list(nodes) if nodes is not None else spread(plan.fitted, PROBES)
     other = partner(x)
-    inverse = invert(family, x)
-    swapped = invert(family, other, terminal=inverse.states[plan.target])
-    matched, shuffled = (path_nmse(plan, inverse.states, at, names) for at in (x, other))
-    truth = forward_states(plan.graph, x, matched)
+    inverse = invert(estimator, x, plan.target)
+    swapped = invert(estimator, other, plan.target, terminal=inverse.states[plan.target])
+    states = _states(estimator, plan, inverse, x)
+    matched, shuffled = (path_nmse(plan, states, at, names) for at in (x, other))
+    truth = _deviations(estimator, plan, x, matched)
     rows: Rows = {}
     for name in matched:
-        own, others = (pixel_cosine(inverse.states[name], h) for h in (truth[name], partner(truth[name])))
+        own, others = (pixel_cosine(states[name], h) for h in (truth[name], partner(truth[name])))
         rows[name] = {
             "matched_nmse": matched[name],
             "shuffled_nmse": shuffled[name],
@@ -125,11 +130,28 @@ def faithfulness(family: MapFamily, x: Tensor, nodes: Iterable[str] | None = Non
             "state_margin": own - others,
         }
     rows["path"] = average(rows) | {
-        "pixel_cosine": pixel_cosine(inverse.value, x),
+        "pixel_cosine": pixel_cosine(inverse.value, x - estimator.origin),
         "branch_cosine": pixel_cosine(inverse.value, swapped.value),
         "branch_distance": relative_error(swapped.value, inverse.value),
     }
     return rows
+
+
+def _states(estimator: Estimator, plan: Plan, inverse: Inverse, x: Tensor) -> Mapping[str, Tensor]:
+    """The repaired states; or the inverse run forward, with the target as it was inverted."""
+    if isinstance(estimator, MapFamily):
+        return inverse.states
+    forward = _deviations(estimator, plan, inverse.value + estimator.origin, plan.fitted)
+    return {**forward, plan.target: inverse.states[plan.target]}
+
+
+def _deviations(estimator: Estimator, plan: Plan, x: Tensor, names: Iterable[str]) -> dict[str, Tensor]:
+    """The model's tensors at ``x``, as deviations from those at the estimator's origin where that is an input."""
+    origin, names = estimator.origin, list(names)
+    if not isinstance(origin, Tensor):
+        return forward_states(plan.graph, x, names)
+    both = forward_states(plan.graph, torch.cat([x, origin.to(x).expand_as(x[:1])]), names)
+    return {name: value[:-1] - value[-1] for name, value in both.items()}
 
 
 def summary(path: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:

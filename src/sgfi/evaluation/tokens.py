@@ -106,7 +106,7 @@ def sequence_quality(
     estimator: Estimator, ids: Tensor, x: Tensor, table: Tensor, stage: str = "final"
 ) -> dict[str, list[float]]:
     """Whole-target inverses: embedding cosine and exact tokens, per window."""
-    values = inverses(estimator, x, stage=stage)
+    values = inverses(estimator, x, stage=stage) + estimator.origin
     return {
         "embedding_cosine": token_cosine(values, x).mean(1).tolist(),
         "exact_token": exact_tokens(values, table, ids).double().mean(1).tolist(),

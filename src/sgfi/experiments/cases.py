@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import sgfi
 from sgfi.calibration.memory import peak, reset_peak
 from sgfi.calibration.presets import preset_named
-from sgfi.errors import DataError
+from sgfi.errors import DataError, PlanError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
 from sgfi.experiments.sampling import Sample, draw
 from sgfi.experiments.sections import LAYER, Sections
@@ -135,14 +135,20 @@ class Bench:
             raise DataError("a model", "none", "Name one with --model, or model.spec in the file.")
         key = json.dumps(model.as_dict())
         if self._model is None or self._model[0] != key:
-            loaded = load_model(model.spec, expanded(model.weights), size=model.size, strict=not model.partial_weights)
+            spec = str(expanded(model.spec))
+            loaded = load_model(spec, expanded(model.weights), size=model.size, strict=not model.partial_weights)
             self._model = (key, loaded, sgfi.capture(loaded.model, loaded.example))
         return self._model[1], self._model[2]
 
 
 def _plan_options(graph: sgfi.TensorGraph, declared: Mapping[str, Any]) -> dict[str, Any]:
-    """Target and boundaries by name: of a language model's ``layer`` and ``part``, or the recipe's own target."""
+    """Target and boundaries by name: of a language model's ``layer`` and ``part``, or the recipe's own target.
+
+    A target that is a number is that boundary of the recipe: 0 the input, 1 the first after it, -1 the recipe's target.
+    """
     options = {key: value for key, value in declared.items() if key not in LAYER}
+    if isinstance(options.get("target"), int):
+        options["target"] = boundary_names(sgfi.plan(graph), [options["target"]])[0]
     if declared.get("layer") is None:
         if options.get("target") is None and options.get("boundaries") != "stage":
             options["target"] = sgfi.plan(graph).target
@@ -153,6 +159,15 @@ def _plan_options(graph: sgfi.TensorGraph, declared: Mapping[str, Any]) -> dict[
     layer, blocks = declared["layer"], anatomy(graph)
     target = blocks.tensor(layer, declared.get("part", "attention"))
     return {**options, "target": target, "boundaries": [blocks.tensor(below) for below in range(2, layer, 2)]}
+
+
+def boundary_names(plan: sgfi.Plan, depths: Sequence[int | str]) -> list[str]:
+    """Tensors by name, or boundaries of a plan by number: 0 the input, 1 the first after it, -1 the target."""
+    known = plan.boundaries
+    for depth in depths:
+        if isinstance(depth, int) and not -len(known) <= depth < len(known):
+            raise PlanError(f"a boundary from 0 to {len(known) - 1}", str(depth), "sgfi graph lists them.")
+    return [known[depth] if isinstance(depth, int) else plan.graph.nodes.canonical(depth) for depth in depths]
 
 
 def expanded(path: str | None) -> str | None:

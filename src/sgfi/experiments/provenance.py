@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +19,9 @@ import sgfi
 from sgfi.calibration.memory import available
 
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "numpy", "scipy", "torchmetrics", "lpips")
+LOST = "not in this history"
+"""What stands for a commit that cannot be found."""
+COMMIT = re.compile(r'("commit":\s*)"([0-9a-f]{40})"')
 PEOPLE_FACING = ("figures", "report", "demo", "explorer", "cli")
 """Rooms that nothing measured imports (``tests/test_architecture.py``): their code changes no number."""
 
@@ -38,11 +43,16 @@ def provenance(command: str = "") -> dict[str, Any]:
 
 @cache
 def code_digest() -> str:
-    """Of the source that can change a number: every Python file and shipped table outside the people-facing rooms."""
+    """Of the source that can change a number: every Python file and shipped table outside the people-facing rooms.
+
+    Declared experiments are not code: what they say is in the key of a unit, and in the result.
+    """
     root, digest = Path(sgfi.__file__).parent, hashlib.sha256()
     for file in sorted(root.rglob("*")):
         parts = file.relative_to(root).parts
-        if file.suffix in (".py", ".json", ".safetensors") and parts[0] not in PEOPLE_FACING:
+        if parts[0] in PEOPLE_FACING or (parts[0] == "experiments" and file.suffix == ".json"):
+            continue
+        if file.suffix in (".py", ".json", ".safetensors"):
             digest.update("/".join(parts).encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:24]
 
@@ -52,6 +62,34 @@ def commit() -> dict[str, Any]:
     here = Path(sgfi.__file__).parent
     head = _git(here, "rev-parse", "HEAD")
     return {"commit": head, "dirty": None if head is None else bool(_git(here, "status", "--porcelain", "--", "."))}
+
+
+def with_known_commits(text: str, folder: Path) -> str:
+    """A result file's text with every commit that is no ancestor of the folder's HEAD called ``LOST``.
+
+    Histories are rewritten, and what ran on a branch that was squashed cannot be checked out again; the digest of the
+    code still identifies it. Without a repository, or in a shallow clone, nothing is known and nothing is changed.
+    """
+    known = ancestors(folder)
+    if known is None:
+        return text
+    return COMMIT.sub(lambda found: found[0] if found[2] in known else f'{found[1]}"{LOST}"', text)
+
+
+def ancestors(folder: Path) -> frozenset[str] | None:
+    """Every commit that the folder's HEAD leads back to; None where that is not known."""
+    if _git(folder, "rev-parse", "--is-shallow-repository") != "false":
+        return None
+    listed = _git(folder, "rev-list", "HEAD")
+    return None if listed is None else frozenset(listed.split())
+
+
+def describe_code(record: Mapping[str, Any]) -> str:
+    """The code of a result in a few words: its commit, whether it was changed, and the digest where there is one."""
+    commit = str(record.get("commit") or "unknown")
+    words = f"commit {commit if commit == LOST else commit[:12]}"
+    words += ", changed since" if record.get("dirty") else ""
+    return words + (f"; digest of the code {record['code']}" if record.get("code") else "")
 
 
 def hardware() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from sgfi.evaluation.statistics import Interval, bootstrap, contrast
 from sgfi.evaluation.tables import markdown_table
 from sgfi.experiments.declaration import Claim
 from sgfi.experiments.measures import known
+from sgfi.experiments.provenance import describe_code
 
 FILE = "result.json"
 ROUNDING = 1e-6
@@ -158,7 +159,7 @@ def table(result: Result, measure: str) -> str:
         (variant, row, scores)
         for variant, rows in result.tables[measure].items()
         for row, scores in rows.items()
-        if not shown or row in shown
+        if not shown or any(row == name or row.startswith(f"{name}, ") for name in shown)  # of any estimator
     ]
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
     body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
@@ -172,10 +173,15 @@ def paper_rows(result: Result) -> Iterator[tuple[str, Score, str]]:
         yield from ((at, score, entry["says"]) for at, score in result.scores() if fnmatchcase(at, pattern))
 
 
+def _code(result: Result) -> str:
+    words = describe_code(result.provenance)
+    return words[0].upper() + words[1:]
+
+
 def markdown(result: Result) -> str:
     """The whole result for people."""
     experiment = result.experiment
-    parts = [f"# {experiment['title']}", f"`{result.provenance['command']}`"]
+    parts = [f"# {experiment['title']}", f"`{result.provenance['command']}`", f"{_code(result)}."]
     if experiment["question"]:
         parts.append(experiment["question"])
     setups = [

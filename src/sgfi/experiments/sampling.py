@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sgfi.errors import DataError
-from sgfi.inputs.data import Batches, ImageBatches, Mirrored, Source
+from sgfi.inputs.data import Batches, ImageBatches, Mirrored, Source, class_numbers
 from sgfi.inputs.data import open_source as open_source  # also known from here
 from sgfi.inputs.models import LoadedModel
 
@@ -31,6 +31,14 @@ class Sample:
     marks: tuple[str, ...]
     """Digest of each input's contents."""
     mirrored: bool = False
+    files: tuple[Path, ...] = ()
+    """All files of the source, of which the indices are places; none for arrays."""
+
+    @property
+    def labels(self) -> list[int]:
+        """The class of each input, by its folder among all of the source's; an error where there are no folders."""
+        classes = class_numbers(self.files)
+        return [classes[index] for index in self.indices]
 
     @property
     def digest(self) -> str:
@@ -84,4 +92,4 @@ def _sample(source: Source, picked: dict[str, int], loaded: LoadedModel, batch: 
     if isinstance(batches, ImageBatches):
         readable = set(batches.paths)
         picked = {mark: index for mark, index in picked.items() if source.files[index] in readable}
-    return Sample(str(source.path), tuple(picked.values()), batches, tuple(picked))
+    return Sample(str(source.path), tuple(picked.values()), batches, tuple(picked), files=source.files)

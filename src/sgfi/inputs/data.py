@@ -164,6 +164,21 @@ class Source:
         return TensorBatches(torch.from_numpy(picked), names, size)
 
 
+def class_numbers(files: Sequence[Path]) -> list[int]:
+    """The class of every image: the number that names its folder, else its folder's place among the sorted ones."""
+    folders = [path.parent.name for path in files]
+    if folders and all(name.isdecimal() for name in folders):
+        return [int(name) for name in folders]
+    places = {name: place for place, name in enumerate(sorted(set(folders)))}
+    if len(places) < 2:
+        raise DataError(
+            "images in one folder for each class, named by its class number (0000, 0001, ...) or in its order",
+            repr(next(iter(places), "no folder of images")),
+            "Leave the choice of correctly classified images out, or sort them so.",
+        )
+    return [places[name] for name in folders]
+
+
 class Mirrored:
     """Every batch, and after it the same inputs mirrored left to right: twice the samples."""
 

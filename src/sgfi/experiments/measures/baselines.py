@@ -13,8 +13,9 @@ from torch import Tensor
 import sgfi
 from sgfi.calibration.calibrate import fit
 from sgfi.calibration.settings import FitSettings
-from sgfi.evaluation import baselines, controls
-from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation import baselines
+from sgfi.evaluation.metrics import nmse, pixel_cosine
+from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.registry import Table, alignment_of, evaluation_inputs, measure, over_batches, scores
@@ -30,7 +31,7 @@ def iterative(
     """Iterative preimage search against the closed form, on the same images and targets."""
     declared = baselines.Search.from_dict(search or {})
     x = evaluation_inputs(case, images)
-    state = controls.target_state(case.family, x)
+    (state,) = forward_states(case.plan.graph, x, [case.plan.target]).values()
     start = time.perf_counter()
     outputs = [baselines.preimage(case.plan, state, declared, seed) for seed in seeds]
     searching = (time.perf_counter() - start) / (len(seeds) * len(x))
@@ -50,11 +51,32 @@ def iterative(
     return rows
 
 
+@measure()
+def search_steps(
+    case: Case,
+    *,
+    steps: Sequence[int] = (1000, 1500, 2000, 2500, 3000),
+    images: int = 16,
+    seeds: Sequence[int] = (0, 1, 2),
+    search: Mapping[str, Any] | None = None,
+) -> Table:
+    """Iterative preimage search after several numbers of steps: one search for each seed, looked at on the way."""
+    declared, x = baselines.Search.from_dict(search or {}), evaluation_inputs(case, images)
+    (state,) = forward_states(case.plan.graph, x, [case.plan.target]).values()
+    searched = [baselines.preimages(case.plan, state, declared, seed, tuple(steps)) for seed in seeds]
+    rows: Table = {}
+    for step in steps:
+        judged = [_judged(case, found[step], x, state) for found in searched]
+        rows[f"{step} steps"] = {s: torch.stack([one[s] for one in judged]).mean(0).tolist() for s in judged[0]}
+    return rows
+
+
 def _judged(case: Case, value: Tensor, x: Tensor, state: Tensor) -> dict[str, Tensor]:
+    (encoded,) = forward_states(case.plan.graph, value, [case.plan.target]).values()
     return {
         "pixel_cosine": pixel_cosine(value, x),
-        "reencoding_cosine": pixel_cosine(controls.target_state(case.family, value), state),
-        "feature_nmse": baselines.feature_nmse(case.plan, value, state),
+        "reencoding_cosine": pixel_cosine(encoded, state),
+        "feature_nmse": nmse(encoded, state),
     }
 
 

@@ -18,43 +18,68 @@ from sgfi.evaluation.stability import node_means
 from sgfi.evaluation.stability import stability as travelling
 from sgfi.evaluation.statistics import spearman
 from sgfi.experiments.cases import Case
-from sgfi.experiments.measures.registry import Table, alignment_of, measure, merged, over_batches
-from sgfi.inversion import STAGES
+from sgfi.experiments.measures.estimators import MAPS_ALONE, by_estimator
+from sgfi.experiments.measures.registry import (
+    Depths,
+    Table,
+    alignment_of,
+    boundaries_at,
+    measure,
+    merged,
+    over_batches,
+)
+from sgfi.inversion import STAGES, Estimator
 from sgfi.inversion.estimator import spread
 
 
 @measure()
 def alignment(
-    case: Case, *, stages: Sequence[str] = STAGES, target: str | None = None, images: int | None = None
+    case: Case,
+    *,
+    stages: Sequence[str] = STAGES,
+    target: str | None = None,
+    images: int | None = None,
+    estimators: Sequence[str] = MAPS_ALONE,
 ) -> Table:
     """Every alignment metric of the full-target inverse, for raw, first and final."""
 
-    def each(x: Tensor) -> Rows:
-        return {stage: alignment_of(case, case.family, x, target=target, stage=stage) for stage in stages}
+    def take(estimator: Estimator) -> Table:
+        def each(x: Tensor) -> Rows:
+            return {stage: alignment_of(case, estimator, x, target=target, stage=stage) for stage in stages}
 
-    return over_batches(case, images, each)
+        return over_batches(case, images, each)
+
+    return by_estimator(case, estimators, take)
 
 
 @measure()
-def representation(case: Case, *, images: int | None = None) -> Table:
+def representation(case: Case, *, images: int | None = None, estimators: Sequence[str] = MAPS_ALONE) -> Table:
     """Re-encoding cosine, its random-pair null and the ROC AUC between them."""
-    table = over_batches(case, images, lambda x: reencoding(case.family, sgfi.invert(case.family, x), x))
-    return merged(table, separation(table))
+
+    def take(estimator: Estimator) -> Table:
+        table = over_batches(case, images, lambda x: reencoding(estimator, sgfi.invert(estimator, x), x))
+        return merged(table, separation(table))
+
+    return by_estimator(case, estimators, take)
 
 
-# Controls and diagnostics that need nothing but a family and a batch.
+# Controls and diagnostics that need nothing but an estimator and a batch.
 
 
-def _of_family(control: Callable[..., Rows], *shown: str, then: Callable[[Any], Table] | None = None) -> None:
-    """Register a function of (family, x, options...) under its name."""
-    options = list(inspect.signature(control).parameters.values())[2:]
+def _of_estimator(control: Callable[..., Rows], *shown: str, then: Callable[[Any], Table] | None = None) -> None:
+    """Register a function of (estimator or family, x, options...) under its name."""
+    first, _, *options = inspect.signature(control).parameters.values()
 
-    def take(case: Case, *, images: int | None = None, **chosen: Any) -> Table:
-        table = over_batches(case, images, lambda x: control(case.family, x, **chosen))
-        return merged(table, then(table)) if then else table
+    def take(case: Case, *, images: int | None = None, estimators: Sequence[str] = MAPS_ALONE, **chosen: Any) -> Table:
+        def of(estimator: Estimator) -> Table:
+            table = over_batches(case, images, lambda x: control(estimator, x, **chosen))
+            return merged(table, then(table)) if then else table
+
+        return by_estimator(case, estimators, of)
 
     keyword = [option.replace(kind=option.KEYWORD_ONLY) for option in options]
     own = [p for p in inspect.signature(take).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    own = own if first.annotation == "Estimator" else [p for p in own if p.name != "estimators"]
     take.__signature__ = inspect.Signature([*own, *keyword])  # type: ignore[attr-defined]
     take.__doc__ = control.__doc__
     take.__name__ = control.__name__
@@ -66,17 +91,31 @@ for _control in (
     *(controls.linearity, controls.recomposition, controls.composition, controls.public_path),
     *(controls.true_child_oracle, controls.perturbations),
 ):
-    _of_family(_control)
-_of_family(controls.interpolation, then=controls.crossover)
-_of_family(paths.mechanism, "all nodes")
+    _of_estimator(_control)
+_of_estimator(controls.interpolation, then=controls.crossover)
+_of_estimator(paths.mechanism, "all nodes")
 
 
 @measure("path", "lowest quartile", "Spearman")
-def faithfulness(case: Case, *, probes: int = 7, images: int | None = None) -> Table:
-    """Path NMSE on matched and shuffled geometry, node win, state margin and branch cosine; the lowest quartile."""
-    nodes = spread(case.plan.fitted, probes)
-    table = over_batches(case, images, lambda x: paths.faithfulness(case.family, x, nodes))
-    return table | paths.summary(table["path"])
+def faithfulness(
+    case: Case,
+    *,
+    probes: int = 7,
+    nodes: Depths = (),
+    images: int | None = None,
+    estimators: Sequence[str] = MAPS_ALONE,
+) -> Table:
+    """Path NMSE on matched and shuffled geometry, node win, state margin and branch cosine; the lowest quartile.
+
+    ``nodes``: which boundaries are probed, by number or name; without any ``probes`` of them, evenly spread.
+    """
+    probed = boundaries_at(case, nodes) or spread(case.plan.fitted, probes)
+
+    def take(estimator: Estimator) -> Table:
+        table = over_batches(case, images, lambda x: paths.faithfulness(estimator, x, probed, case.plan))
+        return table | paths.summary(table["path"])
+
+    return by_estimator(case, estimators, take)
 
 
 @measure()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any
 
 from torch import Tensor
@@ -15,47 +16,93 @@ from sgfi.evaluation import baselines
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows
 from sgfi.experiments.cases import Case
+from sgfi.experiments.measures.estimators import MAPS_ALONE, by_estimator
 from sgfi.experiments.measures.registry import (
+    Depths,
     Table,
+    boundaries_at,
     evaluation_batches,
     evaluation_inputs,
     measure,
     over_batches,
     scores,
 )
-from sgfi.inversion import depth_targets
+from sgfi.inversion import Estimator, depth_targets
+from sgfi.inversion.estimator import spread
+from sgfi.settings import check_keys
 
 
 @measure()
 def reuse(
-    case: Case, *, depths: int = 4, channels: Sequence[int] = (0, 1, 2, 3), group: int = 8, images: int | None = None
+    case: Case,
+    *,
+    depths: int | Depths = 4,
+    channels: Sequence[int] = (0, 1, 2, 3),
+    group: int = 8,
+    images: int | None = None,
+    estimators: Sequence[str] = MAPS_ALONE,
 ) -> Table:
-    """One family: several depths, single channels of the target and a group of them, nothing fitted again."""
-    queries = {f"depth {name}": sgfi.Query(target=name) for name in depth_targets(case.family, depths)}
+    """One family: several depths, single channels of the target and a group of them, nothing fitted again.
+
+    ``depths``: which boundaries, by number or name, or how many of them.
+    """
+    targets = case.plan.boundaries[1:]
+    chosen = spread(targets, depths) if isinstance(depths, int) else boundaries_at(case, depths)
+    queries = {f"depth {name}": sgfi.Query(target=name) for name in chosen}
     width = case.plan.boundary[case.plan.target].channels
     queries |= {f"channel {channel}": sgfi.Query(channels=[channel]) for channel in channels if channel < width}
     queries[f"{min(group, width)} channels"] = sgfi.Query(channels=list(range(min(group, width))))
 
-    def each(x: Tensor) -> Rows:
-        inverses = sgfi.sweep(case.family, x, list(queries.values()))
-        return {label: scores(case, inverse.value, x) for label, inverse in zip(queries, inverses, strict=True)}
+    def take(estimator: Estimator) -> Table:
+        def each(x: Tensor) -> Rows:
+            inverses = sgfi.sweep(estimator, x, list(queries.values()))
+            pictures = [inverse.value + estimator.origin for inverse in inverses]
+            return {label: scores(case, picture, x) for label, picture in zip(queries, pictures, strict=True)}
 
-    return over_batches(case, images, each)
+        return over_batches(case, images, each)
+
+    return by_estimator(case, estimators, take)
+
+
+LOADS = ("images", "depths", "channels", "mixed")
+"""What varies from query to query."""
 
 
 @measure()
 def latency(
-    case: Case, *, queries: int = 4, repeats: int = 3, timed_steps: int = 20, search: Mapping[str, Any] | None = None
+    case: Case,
+    *,
+    queries: int = 8,
+    repeats: int = 3,
+    loads: Sequence[str] = LOADS,
+    timed_steps: int = 20,
+    search: Mapping[str, Any] | None = None,
 ) -> Table:
     """Seconds per query at batch one when images, depths, channels or all of them vary; a search's steps beside it.
 
-    The search is timed over ``timed_steps`` and multiplied up to its full length.
+    The closed form: the median over ``repeats`` of the mean over queries. The search: the mean over queries, timed
+    over ``timed_steps`` and multiplied up to its full length.
     """
     declared = baselines.Search.from_dict(search or {})
-    x = evaluation_inputs(case, queries)
-    depths = depth_targets(case.family, queries)
+    short = replace(declared, steps=min(timed_steps, declared.steps))
+    check_keys(dict.fromkeys(loads), dict.fromkeys(LOADS), "loads")
+    table: Table = {}
+    for label in loads:
+        load = _load(case, label, queries)
+        spent = [_timed(load, lambda image, query: sgfi.invert(case.family, image, **query)) for _ in range(repeats)]
+        step = _timed(load, lambda image, query: _searched(case, image, query, short)) / short.steps
+        table[label] = {"closed_form_seconds": median(spent), "search_seconds": step * declared.steps}
+    return table
+
+
+Load = list[tuple[Tensor, dict[str, Any]]]
+
+
+def _load(case: Case, label: str, queries: int) -> Load:
+    """Images (1, ...) with what is asked about them."""
+    x, depths = evaluation_inputs(case, queries), depth_targets(case.family, queries)
     width = case.plan.boundary[case.plan.target].channels
-    loads: dict[str, list[tuple[Tensor, dict[str, Any]]]] = {
+    asked: dict[str, Load] = {
         "images": [(image, {}) for image in x.split(1)],
         "depths": [(x[:1], {"target": depths[i % len(depths)]}) for i in range(queries)],
         "channels": [(x[:1], {"channels": [i % width]}) for i in range(queries)],
@@ -64,23 +111,21 @@ def latency(
             for i in range(len(x))
         ],
     }
-    short = replace(declared, steps=timed_steps)
-    table: Table = {}
-    for label, load in loads.items():
-        spent = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            for image, query in load:
-                sgfi.invert(case.family, image, **query)
-            spent.append((time.perf_counter() - start) / len(load))
-        start = time.perf_counter()
-        for image, query in load:
-            target = query.get("target", case.plan.target)
-            state = forward_states(case.plan.graph, image, [target])[case.plan.graph.nodes.canonical(target)]
-            baselines.preimage(case.plan, state, short, 0, target)
-        step = (time.perf_counter() - start) / (len(load) * timed_steps)
-        table[label] = {"closed_form_seconds": min(spent), "search_seconds": step * declared.steps}
-    return table
+    return asked[label]
+
+
+def _timed(load: Load, answer: Callable[[Tensor, dict[str, Any]], Any]) -> float:
+    """Seconds a query."""
+    start = time.perf_counter()
+    for image, query in load:
+        answer(image, query)
+    return (time.perf_counter() - start) / len(load)
+
+
+def _searched(case: Case, image: Tensor, query: Mapping[str, Any], search: baselines.Search) -> Tensor:
+    target = case.plan.graph.nodes.canonical(query.get("target", case.plan.target))
+    (state,) = forward_states(case.plan.graph, image, [target]).values()
+    return baselines.preimage(case.plan, state, search, 0, target)
 
 
 @measure()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +11,17 @@ import torch
 from torch import Tensor
 
 import sgfi
+from sgfi.decisions import decide
+from sgfi.errors import DataError
 from sgfi.evaluation.rows import Rows
-from sgfi.experiments.cases import Case
+from sgfi.experiments.cases import Case, boundary_names
 from sgfi.inversion import Estimator
 from sgfi.plugins import Registry
 
 Table = dict[str, dict[str, Any]]
 """Row -> score -> list of numbers, one per image, or one number."""
+Depths = Sequence[int | str] | Mapping[str, Sequence[int | str]]
+"""Boundaries by number or name, for all variants or by the variant's label: see :func:`boundaries_at`."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,23 @@ def evaluation_inputs(case: Case, images: int | None = None) -> Tensor:
     return torch.cat(list(evaluation_batches(case, images)))
 
 
+def correct_inputs(case: Case, images: int, output: str | None = None) -> Tensor:
+    """(N, ...) the first ``images`` evaluation inputs that the model classifies as their folder says."""
+    labels, kept = case.evaluation.labels, list[Tensor]()
+    for x in case.evaluation.batches:
+        right = decide(case.plan.graph, x, output).top.cpu() == torch.tensor(labels[: len(x)])
+        labels, kept = labels[len(x) :], [*kept, *x[right]]
+        if len(kept) >= images:
+            return torch.stack(kept[:images])
+    expected = f"{images} correctly classified images of {len(case.evaluation.indices)} drawn"
+    raise DataError(expected, str(len(kept)), "Raise data.evaluation_count, or lower the measure's images.")
+
+
+def boundaries_at(case: Case, depths: Depths) -> list[str]:
+    """Boundaries of the case's plan by name or by the paper's number (0 is the input), or such a list by variant."""
+    return boundary_names(case.plan, depths.get(case.label, ()) if isinstance(depths, Mapping) else depths)
+
+
 def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows | Table]) -> Table:
     """Rows of every batch, put together."""
     table: Table = {}
@@ -122,5 +143,5 @@ def scores(case: Case, value: Tensor, x: Tensor) -> dict[str, Tensor]:
 
 
 def alignment_of(case: Case, estimator: Estimator, x: Tensor, **query: Any) -> dict[str, Tensor]:
-    """Every alignment metric of one query's inverse."""
-    return scores(case, sgfi.invert(estimator, x, **query).value, x)
+    """Every alignment metric of one query's inverse, as an input against the input."""
+    return scores(case, sgfi.invert(estimator, x, **query).value + estimator.origin, x)

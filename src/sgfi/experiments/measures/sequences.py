@@ -14,9 +14,10 @@ from sgfi.derivatives import Linearisation
 from sgfi.evaluation import tokens
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.experiments.cases import Case
+from sgfi.experiments.measures.estimators import MAPS_ALONE, by_estimator
 from sgfi.experiments.measures.registry import Table, evaluation_inputs, measure
 from sgfi.experiments.measures.tokens import vocabulary
-from sgfi.inversion import STAGES
+from sgfi.inversion import STAGES, Estimator
 from sgfi.language import (
     Windows,
     draw,
@@ -32,11 +33,23 @@ from sgfi.language import (
 
 
 @measure()
-def token_reencoding(case: Case, *, stages: Sequence[str] = STAGES, images: int | None = None, fit: int = 256) -> Table:
+def token_reencoding(
+    case: Case,
+    *,
+    stages: Sequence[str] = STAGES,
+    images: int | None = None,
+    fit: int = 256,
+    estimators: Sequence[str] = MAPS_ALONE,
+) -> Table:
     """How well inverses fed forward again are told apart: ROC AUC of matched against cross cosines."""
-    x, centre = evaluation_inputs(case, images), tokens.features(case.family, _seen(case, fit)).mean(0)
-    values = {stage: tokens.inverses(case.family, x, stage=stage) for stage in stages}
-    return {stage: {"auc": tokens.reencoding_auc(case.family, value, x, centre)} for stage, value in values.items()}
+    x, seen = evaluation_inputs(case, images), _seen(case, fit)
+
+    def take(estimator: Estimator) -> Table:
+        centre = tokens.features(estimator, seen).mean(0)
+        values = {stage: tokens.inverses(estimator, x, stage=stage) + estimator.origin for stage in stages}
+        return {stage: {"auc": tokens.reencoding_auc(estimator, value, x, centre)} for stage, value in values.items()}
+
+    return by_estimator(case, estimators, take)
 
 
 @measure()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,8 +14,9 @@ from sgfi.evaluation import tokens
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.statistics import cluster_means
 from sgfi.experiments.cases import Case
+from sgfi.experiments.measures.estimators import MAPS_ALONE, by_estimator
 from sgfi.experiments.measures.registry import PAIRS, Table, measure, over_batches
-from sgfi.inversion import STAGES
+from sgfi.inversion import STAGES, Estimator
 from sgfi.language import (
     Context,
     agreement,
@@ -34,35 +36,55 @@ Profiles = Callable[[Tensor], Tensor]
 
 
 @measure()
-def token_quality(case: Case, *, stages: Sequence[str] = STAGES, images: int | None = None) -> Table:
+def token_quality(
+    case: Case,
+    *,
+    stages: Sequence[str] = STAGES,
+    images: int | None = None,
+    estimators: Sequence[str] = MAPS_ALONE,
+) -> Table:
     """Whole-target inverses: embedding cosine and exact-token rate, one number per window."""
     table = vocabulary(case)
 
-    def each(x: Tensor) -> Table:
-        ids = nearest(x, table).squeeze(-1)
-        return {stage: tokens.sequence_quality(case.family, ids, x, table, stage) for stage in stages}
+    def take(estimator: Estimator) -> Table:
+        def each(x: Tensor) -> Table:
+            ids = nearest(x, table).squeeze(-1)
+            return {stage: tokens.sequence_quality(estimator, ids, x, table, stage) for stage in stages}
 
-    return over_batches(case, images, each)
+        return over_batches(case, images, each)
+
+    return by_estimator(case, estimators, take)
 
 
 @measure()
-def future_energy(case: Case, *, stages: Sequence[str] = STAGES, images: int | None = None) -> Table:
+def future_energy(
+    case: Case,
+    *,
+    stages: Sequence[str] = STAGES,
+    images: int | None = None,
+    estimators: Sequence[str] = MAPS_ALONE,
+) -> Table:
     """Energy after the queried position, mean over all positions that have a future, one number per window."""
-    return over_batches(
-        case,
-        images,
-        lambda x: {
-            stage: {"share": tokens.future_energy(tokens.position_matrix(case.family, x, stage))} for stage in stages
-        },
-    )
+
+    def take(estimator: Estimator) -> Table:
+        def each(x: Tensor) -> Table:
+            matrices = {stage: tokens.position_matrix(estimator, x, stage) for stage in stages}
+            return {stage: {"share": tokens.future_energy(matrix)} for stage, matrix in matrices.items()}
+
+        return over_batches(case, images, each)
+
+    return by_estimator(case, estimators, take)
 
 
 @measure()
-def token_routing(case: Case, *, stages: Sequence[str] = STAGES) -> Table:
+def token_routing(case: Case, *, stages: Sequence[str] = STAGES, estimators: Sequence[str] = MAPS_ALONE) -> Table:
     """Terminal-token queries in the controlled contexts, one number per word or template."""
     last = [case.loaded.input_shape[0] - 1]
-    rows = {stage: (lambda x, stage=stage: tokens.profiles(case.family, x, last, stage)) for stage in stages}
-    return routed(case, rows)
+
+    def take(estimator: Estimator) -> Table:
+        return routed(case, {stage: partial(tokens.profiles, estimator, coords=last, stage=stage) for stage in stages})
+
+    return by_estimator(case, estimators, take)
 
 
 @measure()
@@ -83,23 +105,28 @@ def token_references(case: Case, *, layer: int = 6, integrated: bool = True) -> 
 
 
 @measure()
-def token_controls(case: Case) -> Table:
+def token_controls(case: Case, *, estimators: Sequence[str] = MAPS_ALONE) -> Table:
     """Geometry against content, a zero target and a query at a cue, in the first context of every sense."""
     words = contexts(case)[0][::3]
     x = embedded(case, words)
     last = x.shape[1] - 1
-    own = sgfi.invert(case.family, x, coords=[last])
-    blank = sgfi.invert(case.family, x, coords=[last], terminal=torch.zeros_like(own.states[case.plan.target])).value
-    cues = [word.cues[0] for word in words]
-    cue = torch.cat([sgfi.invert(case.family, x[i : i + 1], coords=[at]).value for i, at in enumerate(cues)])
-    return {
-        "swap": tokens.geometry_swap(case.family, x, x.roll(-2, 0), [last]),
-        "zero terminal": {"largest": float(blank.abs().max())},
-        "cue query": {
-            "cosine": pixel_cosine(own.value, cue).tolist(),
-            "profile_cosine": pixel_cosine(energy_profile(own.value), energy_profile(cue)).tolist(),
-        },
-    }
+
+    def take(estimator: Estimator) -> Table:
+        own = sgfi.invert(estimator, x, coords=[last])
+        zeros = torch.zeros_like(own.states[case.plan.target])
+        blank = sgfi.invert(estimator, x, coords=[last], terminal=zeros).value
+        cues = [word.cues[0] for word in words]
+        cue = torch.cat([sgfi.invert(estimator, x[i : i + 1], coords=[at]).value for i, at in enumerate(cues)])
+        return {
+            "swap": tokens.geometry_swap(estimator, x, x.roll(-2, 0), [last]),
+            "zero terminal": {"largest": float(blank.abs().max())},
+            "cue query": {
+                "cosine": pixel_cosine(own.value, cue).tolist(),
+                "profile_cosine": pixel_cosine(energy_profile(own.value), energy_profile(cue)).tolist(),
+            },
+        }
+
+    return by_estimator(case, estimators, take)
 
 
 @measure(of=PAIRS)
