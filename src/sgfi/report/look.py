@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -96,7 +96,7 @@ class Look:
 
 def look(
     model: nn.Module | TensorGraph | LoadedModel | str,
-    x: Tensor | str | Path,
+    x: Tensor | Mapping[str, Any] | str | Path,
     query: str | Query | Sequence[str | Query] | None = None,
     prior: Prior | None = None,
     other: Tensor | str | Path | None = None,
@@ -107,11 +107,14 @@ def look(
 
     ``model`` is a module, a captured graph, or a name such as ``"torchvision:resnet50"``; ``x`` one prepared input
     (with or without a batch axis) or, where the preparation is known, the path of a picture; for a language model by
-    name, the text itself. ``query`` is text such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of
+    name, the text itself; for a graph with side inputs a mapping, as :func:`sgfi.invert` takes it. ``query`` is text such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of
     them; without one, whole tensors from shallow to deep. ``other`` is a second input, whose target serves as a
     control. ``settings`` go to :func:`sgfi.natural`.
     """
     queries = _queries(query)
+    if isinstance(model, TensorGraph) and not isinstance(x, (Tensor, str, Path)):
+        x, sides = model.split(x)
+        model = model.bind(sides)
     loaded = load_model(model) if isinstance(model, str) else model if isinstance(model, LoadedModel) else None
     source = loaded if loaded is not None else model
     prepared = preprocessing or (loaded.preprocessing if loaded is not None else None)
@@ -176,7 +179,8 @@ def _prepared(x: Tensor | str | Path, source: Source | Any, preprocessing: Prepr
             raise QueryError("one input", got, "Look at one at a time: x[i : i + 1].")
         return batch.detach()
     if not isinstance(x, (str, Path)):
-        raise QueryError("a tensor, or the path of a picture", type(x).__name__, "Pass one of these.")
+        todo = "Capture a model of several arguments first: graph = sgfi.capture(model, {...}, invert=...)."
+        raise QueryError("a tensor, or the path of a picture", type(x).__name__, todo)
     if isinstance(source, LoadedModel) and source.tokenizer is not None and source.embed is not None:
         return embedded(source, str(x))
     if preprocessing is None:
