@@ -16,6 +16,7 @@ from sgfi.graph.arguments import Arguments, Example, arguments
 from sgfi.graph.attention import FUSED
 from sgfi.graph.capture import trace
 from sgfi.graph.programs import full_precision
+from sgfi.graph.wrappers import unwrapped
 
 
 def capture(
@@ -37,13 +38,15 @@ def capture(
     ``bound`` holds further forward arguments (a causal mask, say) the same for every sample; a bound tensor must
     broadcast over the batch. ``batch_axis``: where the model itself has the batch, 1 for sequence-first ones; the
     example, and every tensor here, has it in front all the same. ``attention="open"`` writes fused attention out, so that its scores and weights are tensors too.
-    The model is left exactly as it was; its weights are shared, not copied.
+    The model is left exactly as it was; its weights are shared, not copied. Of a wrapped model (``torch.compile``,
+    DataParallel, PEFT, NNsight, TransformerLens) the one inside is captured.
 
     ``check`` compares at the example every kind of op's derivatives with each other and with a finite difference, and
     the whole with the model's own backward: an op whose derivative is missing or wrong is an error that names it, and
     so is a forward whose backward is not its derivative (``detach``, ``no_grad``, a custom ``autograd.Function``).
     Without it the derivative is that of what the forward computes, unchecked.
     """
+    model = unwrapped(model)
     how = arguments(model, example, invert, bound, batch_axis)
     graph = trace(model, how, attention)
     if check:
@@ -55,6 +58,7 @@ def capture_with(
     model: nn.Module, example: Example, names: Iterable[str], invert: str | int | None = None
 ) -> TensorGraph:
     """Captured so that the names can be found: with attention open where only that has them."""
+    model = unwrapped(model)
     how = arguments(model, example, invert, None, 0)
     graph = trace(model, how)
     missing = [name for name in names if name not in graph.nodes]

@@ -47,7 +47,9 @@ def check_own_backward(graph: TensorGraph, model: nn.Module, how: Arguments, loc
     if len(names) != len(outputs.leaves):
         return False
     tensors = graph.exported.tensors
-    pairs = {name: _in_front(tensors[name], leaf) for name, leaf in zip(names, outputs.leaves, strict=True) if name in ours}
+    pairs = {
+        name: _in_front(tensors[name], leaf) for name, leaf in zip(names, outputs.leaves, strict=True) if name in ours
+    }
     if any(leaf.shape != ours[name].shape for name, leaf in pairs.items()):
         return False  # a squeeze that takes the batch axis of one sample
     exact = local.source.dtype == torch.float64

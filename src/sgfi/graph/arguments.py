@@ -44,7 +44,6 @@ class Arguments:
         x, sides = _first(self.x, count), {name: _first(side, count) for name, side in (self.sides or {}).items()}
         return Arguments(x, self.invert, sides, self.fixed, self.structure, self.axes)
 
-
     def repeated(self, times: int) -> Arguments:
         """Every side input once more for each of ``times`` batches."""
         sides = {name: torch.cat([side] * times) for name, side in (self.sides or {}).items()}

@@ -21,6 +21,7 @@ from sgfi.graph.libraries import with_library_names
 from sgfi.graph.programs import Exported, full_precision
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
 from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, made_by, op_name, parents, value
+from sgfi.graph.wrappers import unwrapped
 
 ATTENTION = ("fused", "open")
 
@@ -35,6 +36,7 @@ def capture(
     attention: str = "fused",
 ) -> TensorGraph:
     """:func:`sgfi.capture` without its check of derivatives."""
+    model = unwrapped(model)
     return trace(model, arguments(model, example, invert, bound, batch_axis), attention)
 
 

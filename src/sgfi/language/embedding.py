@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sgfi.errors import CaptureError
+from sgfi.graph.wrappers import unwrapped
 
 
 class EmbeddingModel(nn.Module):
@@ -32,6 +33,7 @@ def embedding_model(lm: Any, *, last: bool = False, layers: int | None = None) -
     Feed it ``lm.get_input_embeddings()(ids)``. ``layers`` keeps the first few only: a target inside them has the same
     value, and the rest need not be captured.
     """
+    lm = unwrapped(lm)
     if not isinstance(lm, nn.Module) or not hasattr(lm, "get_input_embeddings"):
         raise CaptureError(
             "a Hugging Face causal language model", type(lm).__name__, "Load it with AutoModelForCausalLM."

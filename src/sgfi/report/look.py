@@ -17,6 +17,7 @@ from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.trust import Trust, trust
 from sgfi.graph import TensorGraph
+from sgfi.graph.wrappers import unwrapped
 from sgfi.inputs.data import read_image
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
@@ -212,7 +213,7 @@ def _bare_ranks(source: Source | Any) -> tuple[int, ...]:
 def _captured(source: Source | Any, x: Tensor, names: frozenset[str]) -> TensorGraph:
     if isinstance(source, TensorGraph):
         return source
-    model = source.model if isinstance(source, LoadedModel) else source
+    model = unwrapped(source.model if isinstance(source, LoadedModel) else source)
     if not isinstance(model, nn.Module):
         raise QueryError("a module, a captured graph or a model's name", type(model).__name__, "Pass one of these.")
     graphs = _graphs.setdefault(model, {})
