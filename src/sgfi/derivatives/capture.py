@@ -34,12 +34,12 @@ def capture(
     ``example`` is one batch of inputs, ``(B, ...)``; the batch size stays free, all other sizes are fixed by it. A
     model of several arguments has them by name, ``{"pixel_values": x, "input_ids": ids}`` (nested as the forward takes
     them), or in order, ``(x, ids)``; ``invert`` names the one that is inverted (``"batch.image"`` inside another). The
-    other tensors are side inputs: one for each sample, given again with every batch that is inverted.
-    ``bound`` holds further forward arguments (a causal mask, say) the same for every sample; a bound tensor must
-    broadcast over the batch. ``batch_axis``: where the model itself has the batch, 1 for sequence-first ones; the
-    example, and every tensor here, has it in front all the same. ``attention="open"`` writes fused attention out, so that its scores and weights are tensors too.
-    The model is left exactly as it was; its weights are shared, not copied. Of a wrapped model (``torch.compile``,
-    DataParallel, PEFT, NNsight, TransformerLens) the one inside is captured.
+    other tensors are side inputs: one for each sample, given again with every batch that is inverted. ``bound`` holds
+    further forward arguments (a causal mask, say) the same for every sample; a bound tensor must broadcast over the
+    batch. ``batch_axis``: where the model itself has the batch, 1 for sequence-first ones; the example, and every
+    tensor here, has it in front all the same. ``attention="open"`` writes fused attention out, so that its scores and
+    weights are tensors too. The model is left exactly as it was; its weights are shared, not copied. Of a wrapped model
+    (``torch.compile``, DataParallel, PEFT, NNsight, TransformerLens) the one inside is captured.
 
     ``check`` compares at the example every kind of op's derivatives with each other and with a finite difference, and
     the whole with the model's own backward: an op whose derivative is missing or wrong is an error that names it, and

@@ -64,7 +64,7 @@ def arguments(
 ) -> Arguments:
     """The call that an example asks for, checked."""
     bound = dict(bound or {})
-    if isinstance(example, Tensor) or not isinstance(example, (Mapping, tuple)) and not hasattr(example, "keys"):
+    if isinstance(example, Tensor) or (not isinstance(example, (Mapping, tuple)) and not hasattr(example, "keys")):
         if invert is not None:
             raise CaptureError(
                 "invert= beside a mapping of the forward's arguments",

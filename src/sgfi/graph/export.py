@@ -53,7 +53,8 @@ def exported_program(
             f"{type(error).__name__} in {_failed_call(error)}: {first_line(error)}",
             "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control "
             "flow or shapes in that call, give further arguments of each sample by name, "
-            "{name: tensor}, those of all samples with bound={...} (they must broadcast over the batch), or capture the part of the model you need.",
+            "{name: tensor}, those of all samples with bound={...} (they must broadcast over the batch), or capture "
+            "the part of the model you need.",
         ) from error
     if wrapped:
         _strip_prefix(program.graph, "model")

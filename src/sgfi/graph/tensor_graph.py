@@ -128,7 +128,7 @@ class TensorGraph:
         return split_inputs(inputs, self.invert, self.sides)
 
     def bind(self, sides: Mapping[str, Tensor]) -> TensorGraph:
-        """The same graph with side inputs bound: those of one sample, (1, ...), for every input, or one of each, (B, ...)."""
+        """The same graph with side inputs bound: one sample's, (1, ...), for any input, or each one's, (B, ...)."""
         example, placeholders = self.example_sides, {name: key for key, name in self.exported.sides.items()}
         for name, value in sides.items():
             if name not in placeholders:

@@ -1,4 +1,4 @@
-"""The model inside a wrapper: what the wrapper adds (compilation, hooks, several devices) is no part of what is computed.
+"""The model inside a wrapper: what it adds (compilation, hooks, several devices) is no part of what is computed.
 
 A wrapper is known by the name of one of its classes, so that no library is imported for it. Names of tensors are those
 of the model inside.

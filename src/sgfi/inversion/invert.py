@@ -26,11 +26,11 @@ def invert(
 ) -> Inverse:
     """What the selected feature of ``x`` identifies in the input domain.
 
-    ``estimator`` is a map family or a natural inverse. ``x`` is a batch ``(B, ...)``; where the model takes side inputs,
-    a mapping with them and the inverted tensor, by the names of the capture. ``target`` is the estimator's own, another that it answers for,
-    or a whole :class:`Query` (for directions); ``channels`` and ``coords`` select S and Q; ``terminal`` replaces the
-    target's state before the query selects from it (operating point from ``x``, target from elsewhere); ``stage`` is
-    ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
+    ``estimator`` is a map family or a natural inverse. ``x`` is a batch ``(B, ...)``; where the model takes side
+    inputs, a mapping with them and the inverted tensor, by the names of the capture. ``target`` is the estimator's own,
+    another that it answers for, or a whole :class:`Query` (for directions); ``channels`` and ``coords`` select S and Q;
+    ``terminal`` replaces the target's state before the query selects from it (operating point from ``x``, target from
+    elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
     """
     if isinstance(target, Query) and (channels is not None or coords is not None):
         raise QueryError("a query, or its parts", "a query beside channels or coords", "Put them into the query.")

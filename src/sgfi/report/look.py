@@ -108,9 +108,10 @@ def look(
 
     ``model`` is a module, a captured graph, or a name such as ``"torchvision:resnet50"``; ``x`` one prepared input
     (with or without a batch axis) or, where the preparation is known, the path of a picture; for a language model by
-    name, the text itself; for a graph with side inputs a mapping, as :func:`sgfi.invert` takes it. ``query`` is text such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of
-    them; without one, whole tensors from shallow to deep. ``other`` is a second input, whose target serves as a
-    control. ``settings`` go to :func:`sgfi.natural`.
+    name, the text itself; for a graph with side inputs a mapping, as :func:`sgfi.invert` takes it. ``query`` is text
+    such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of them; without one, whole tensors from
+    shallow to deep. ``other`` is a second input, whose target serves as a control. ``settings`` go to
+    :func:`sgfi.natural`.
     """
     queries = _queries(query)
     if isinstance(model, TensorGraph) and not isinstance(x, (Tensor, str, Path)):
@@ -171,7 +172,7 @@ def _queries(query: str | Query | Sequence[str | Query] | None) -> list[Query] |
 Source = nn.Module | TensorGraph | LoadedModel
 
 
-def _prepared(x: Tensor | str | Path, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
+def _prepared(x: Any, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
     """(1, *input)"""
     if isinstance(x, Tensor):
         batch = x.unsqueeze(0) if x.dim() in _bare_ranks(source) else x
