@@ -187,3 +187,13 @@ MODELS: dict[str, Callable[[], Made]] = {
     ),
     "transformers convnext": partial(_pixels, "ConvNext", hidden_sizes=[8, 16], depths=[1, 1], num_stages=2),
 }
+
+
+def configuration(name: str) -> Any:
+    """The tiny configuration of one of the models of transformers above."""
+    import transformers
+
+    make: Any = MODELS[name]
+    options = {key: given for key, given in make.keywords.items() if key != "call"}
+    tokens = {"vocab_size": 50} if make.func in (_text, _decoder) else {}
+    return getattr(transformers, f"{make.args[0]}Config")(**tokens, **options)

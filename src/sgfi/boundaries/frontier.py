@@ -36,6 +36,30 @@ def boundary_dag(graph: TensorGraph, boundaries: Iterable[str], target: str) -> 
     return BoundaryDag(target, order, {name: tuple(children) for name, children in edges.items()}, frontiers)
 
 
+def idle(dag: BoundaryDag) -> tuple[str, ...]:
+    """Boundaries that change nothing: the walk reaches the input without them.
+
+    A skip connection makes them. What lies inside it (the lower levels of a U-Net, seen from its output) is no child of
+    the boundary before it, whose one child is where the skip ends.
+    """
+    used, waiting = set[str](), ["input"]
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used.add(name)
+            waiting.extend(dag.frontiers.get(name, ()))
+    return tuple(name for name in dag.fitted if name not in used)
+
+
+def without_idle(graph: TensorGraph, dag: BoundaryDag) -> tuple[BoundaryDag, tuple[str, ...]]:
+    """The DAG of the boundaries that are used, and the others."""
+    left_out: list[str] = []
+    while names := idle(dag):
+        left_out.extend(names)
+        dag = boundary_dag(graph, set(dag.fitted) - set(names), dag.target)
+    return dag, tuple(name for name in graph.nodes if name in left_out)
+
+
 def _nearest(graph: TensorGraph, name: str, chosen: set[str]) -> set[str]:
     """The boundaries from which ``name`` is reached without crossing another boundary."""
     nearest, seen, stack = set(), set(), list(graph.parents(name))

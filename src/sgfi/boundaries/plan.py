@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sgfi.boundaries.boundary import Boundary
 from sgfi.boundaries.drawing import svg
-from sgfi.boundaries.frontier import BoundaryDag, boundary_dag
+from sgfi.boundaries.frontier import BoundaryDag, boundary_dag, without_idle
 from sgfi.boundaries.recipes import recipe_boundaries
 from sgfi.boundaries.sizing import FULL, sized
 from sgfi.errors import PlanError
@@ -34,6 +34,8 @@ class Plan:
     dag: BoundaryDag
     boundary: Mapping[str, Boundary]
     """Every boundary by canonical name, target included."""
+    idle: tuple[str, ...] = ()
+    """Boundaries of the recipe that change nothing for this target, behind a skip connection: not fitted."""
 
     @property
     def target(self) -> str:
@@ -142,7 +144,9 @@ class Plan:
         }
 
     def __str__(self) -> str:
-        return f"Plan ({self.mode}) for {self.target}: {len(self.fitted)} fitted nodes\n{self.table()}"
+        text = f"Plan ({self.mode}) for {self.target}: {len(self.fitted)} fitted nodes\n{self.table()}"
+        behind = "\nNot fitted, since a skip connection leads around them and they change nothing: "
+        return text + (behind + ", ".join(self.idle) if self.idle else "")
 
     def __repr__(self) -> str:
         return f"<Plan {self.mode} {len(self.fitted)} fitted nodes -> {self.target}>"
@@ -190,7 +194,10 @@ def plan(
                 f"{name!r}, which does not reach it",
                 "Drop it from the list or choose a deeper target.",
             )
+    idle: tuple[str, ...] = ()
     dag = boundary_dag(graph, {"input", *names, *required} - {goal}, goal)
+    if mode.startswith(f"{STAGE}:"):
+        dag, idle = without_idle(graph, dag)
     partitions, operators = _by_node(graph, partition), _by_node(graph, operator)
     chosen = {
         name: _boundary(graph.nodes[name], overrides.get(name), partitions, operators) for name in (*dag.fitted, goal)
@@ -204,7 +211,7 @@ def plan(
         )
     chosen |= sized({name: chosen[name] for name in dag.fitted}, size)
     _check_positions(dag, chosen)
-    return Plan(graph, mode, dag, chosen)
+    return Plan(graph, mode, dag, chosen, idle)
 
 
 def _check_positions(dag: BoundaryDag, chosen: Mapping[str, Boundary]) -> None:

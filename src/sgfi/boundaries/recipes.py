@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from sgfi.boundaries.frontier import boundary_dag, idle
 from sgfi.boundaries.structure import ACTIVATIONS, POOLS, Block, Structure
 from sgfi.errors import PlanError, PluginError, did_you_mean, first_line
 from sgfi.graph import TensorGraph
@@ -137,7 +138,7 @@ def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in structure.usable if name in kept)
 
 
-@recipe("resnet", r"ResNet(Model)?")
+@recipe("resnet", r"(Modified)?ResNet(Model)?")
 @recipe("regnet", r"RegNet(Model)?")
 @recipe("convnext", r"ConvNe[Xx]t(V2)?(Model)?")
 def residual_network(structure: Structure) -> list[str]:
@@ -232,17 +233,20 @@ def _end(block: Block) -> str:
     return block.output or block.tensors[-1]
 
 
-LANGUAGE_LAYERS = ("GPT2Block", "GPTNeoXLayer", "LlamaDecoderLayer", "OPTDecoderLayer")
-LANGUAGE_ATTENTION = ("GPT2Attention", "GPTNeoXAttention", "LlamaAttention", "OPTAttention")
+LANGUAGE_LAYERS = re.compile(r"(GPT2|GPTNeo|GPTJ|Bloom)Block|GPTNeoXLayer|\w+DecoderLayer")
+LANGUAGE_ATTENTION = re.compile(r"\w+Attention")
+LANGUAGE_MODELS = r"(GPT2|GPTNeoX|GPTJ|Bloom|Falcon|(Llama|Mistral|Mixtral|Qwen|Gemma|Phi|Olmo|Granite|StableLm|SmolLM)\w*)Model"
 
 
-@recipe("gpt2", r"GPT2Model|GPTNeoXModel|LlamaModel|OPTDecoder")
+@recipe("gpt2", rf"{LANGUAGE_MODELS}|OPTDecoder")
 def causal_language_model(structure: Structure) -> list[str]:
     """The output of every second block before the middle layer, then that layer's attention output.
 
     Twelve layers: the outputs of blocks 2 and 4, and the attention output of layer 6 before its residual sum.
     """
-    blocks, attentions = structure.blocks(*LANGUAGE_LAYERS), structure.blocks(*LANGUAGE_ATTENTION)
+    blocks, attentions = (
+        structure.blocks(*filter(kind.fullmatch, structure.kinds)) for kind in (LANGUAGE_LAYERS, LANGUAGE_ATTENTION)
+    )
     middle = max(1, len(blocks) // 2)
     if len(attentions) != len(blocks) or not attentions:
         return []
@@ -261,7 +265,7 @@ def generic(structure: Structure) -> list[str]:
     is taken for the head. The target is the last of these that has coordinates, if any has.
     """
     if structure.residual_adds:
-        return residual_network_with_norm(structure)
+        return past_skips(structure, residual_network_with_norm(structure))
     end = max(structure.order, key=lambda name: len(structure.graph.ancestors(name)))
     trunk = set(structure.trunk(end))
     joins = set(structure.concatenations)
@@ -270,8 +274,27 @@ def generic(structure: Structure) -> list[str]:
     for names in (_only(marks, trunk), marks, _only(layers, trunk)[:-1], layers[:-1]):
         kept = structure.spatial(_apart(structure, names))
         if len(kept) >= 2:
-            return list(kept)
+            return past_skips(structure, list(kept))
     return list(structure.spatial(layers[:-1] or layers or structure.usable[-1:]))
+
+
+def past_skips(structure: Structure, names: list[str]) -> list[str]:
+    """Boundaries up to the target that has the most of them in use; all where none is idle.
+
+    In a U-Net that is the end of the way down: seen from the way up, skip connections lead around most of what lies
+    between. Other targets can be named, and then have the boundaries that are in use for them.
+    """
+    names = list(_usable(structure, names))
+    if not names or not idle(boundary_dag(structure.graph, {"input", *names}, names[-1])):
+        return names
+
+    def in_use(end: int) -> int:
+        dag = boundary_dag(structure.graph, {"input", *names[:end]}, names[end])
+        return len(dag.fitted) - len(idle(dag))
+
+    best = max(range(len(names)), key=lambda end: (in_use(end), end))
+    upstream = structure.graph.ancestors(names[best])
+    return [name for name in names[: best + 1] if name in upstream or name == names[best]]
 
 
 def _only(names: Iterable[str], kept: set[str]) -> list[str]:

@@ -32,6 +32,8 @@ class Batches:
             )
         self._plan, self._batches, self._group = plan, batches, group or ProcessGroup()
         self._repeats = repeats
+        self.graph = plan.graph
+        """With the side inputs of the batch that was read last."""
         self.digests = self._all_digests()
         """Size and digest of every batch: a later pass, or a resumed calibration, must give the same."""
         self.sizes = [size for size, _ in self.digests]
@@ -44,7 +46,7 @@ class Batches:
             )
 
     def _all_digests(self) -> list[tuple[int, str]]:
-        shares = self._group.all_gather({index: self._digest(x) for index, x in self._read()})
+        shares = self._group.all_gather({index: self._digest_of(x) for index, x in self._read()})
         digests = {index: digest for share in shares for index, digest in share.items()}
         if sorted(digests) != list(range(len(digests))):
             raise CalibrationError(
@@ -62,26 +64,29 @@ class Batches:
 
     def _read(self) -> Iterator[tuple[int, Tensor]]:
         for index, batch in self._own_batches():
-            x = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
+            first = batch[0] if isinstance(batch, (tuple, list)) and batch else batch
             try:
-                check_input(self._plan.graph, x)
+                x, sides = self._plan.graph.split(first)
+                self.graph = self._plan.graph.bind(sides)
+                check_input(self.graph, x)
             except QueryError as error:
                 raise CalibrationError(
                     error.expected, f"{error.got} in batch {index // self._repeats}", error.todo
                 ) from error
             yield index, x.detach()
 
-    @staticmethod
-    def _digest(x: Tensor) -> tuple[int, str]:
+    def _digest_of(self, x: Tensor) -> tuple[int, str]:
         """Sums would not do: a mirrored image, or samples in another order, can have the same."""
-        contents = x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return len(x), hashlib.sha256(contents.data).hexdigest()
+        digest = hashlib.sha256()
+        for tensor in (x, *self.graph.side_values.values()):
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        return len(x), digest.hexdigest()
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:
         """Index and contents of this process's batches."""
         count = 0
         for index, x in self._read():
-            if index >= len(self.digests) or self._digest(x) != self.digests[index]:
+            if index >= len(self.digests) or self._digest_of(x) != self.digests[index]:
                 raise self._changed(f"a different batch {index}")
             yield index, x
             count += 1

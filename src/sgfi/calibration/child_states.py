@@ -181,7 +181,7 @@ class RepairedChildren:
         maps = {} if self._cross_fit else {name: maps for name, (maps, _) in finished.items()}
         frontiers = {name: plan.children(name) for name in maps}
         for batch_index, x in progress.batches(run.data, "starting states"):
-            point = Linearisation(plan.graph, frontiers, x, keep=[plan.target, *self._cached])
+            point = Linearisation(run.data.graph, frontiers, x, keep=[plan.target, *self._cached])
             for name in self._cached:
                 run.buffer.put((TRUE, name), batch_index, point.values[name])
             top = run.recovered(batch_index, point, [plan.target])[plan.target]

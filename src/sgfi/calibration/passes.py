@@ -81,7 +81,7 @@ def accumulate(
     read = dict.fromkeys(name for own, children in frontiers.items() for name in (own, *children))
     for batch_index, x in progress.batches(run.data, f"{label}: {_listed(list(active))}"):
         known = states.inputs(batch_index, list(active))
-        point = Linearisation(plan.graph, frontiers, x, known=known.true)
+        point = Linearisation(run.data.graph, frontiers, x, known=known.true)
         recovered = run.recovered(batch_index, point, [u for u in read if u not in known.children])
         for name in active:
             local, children = point.at(name), frontiers[name]

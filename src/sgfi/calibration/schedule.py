@@ -159,7 +159,7 @@ class Run:
         tangents, x = self.settings.tangents, point.values["input"]
         if not tangents:
             return point.values
-        return push_forward(self.plan.graph, names, x, differences(x, batch_index % tangents))
+        return push_forward(self.data.graph, names, x, differences(x, batch_index % tangents))
 
     @property
     def signature(self) -> str:

@@ -107,6 +107,7 @@ class Linearisation:
         held = {name for segment in self._segments.values() for name in (*segment.outputs, *segment.externals)}
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
         self._derivatives: dict[fx.Node, OpDerivative] = {}
+        self._batch = len(x)
         start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
         self.values = self._forward(start, wanted)
         """H of every boundary, of what segments read beside them, and of every tensor named in ``keep``."""
@@ -118,7 +119,7 @@ class Linearisation:
         active = {node for node in self._readers if carries_derivative(node)} | {tensors[s] for s in self._segments}
         values: dict[fx.Node, Any] = {tensors[name]: value for name, value in known.items()}
         calls: dict[fx.Node, OpCall] = {}
-        kept, batch = dict(known), len(known["input"])
+        kept, batch = dict(known), self._batch
         for node in schedule.nodes:
             values[node] = batch if node in schedule.batch else self._value(node, values, calls, active)
             if names.get(node) in wanted:
@@ -134,6 +135,8 @@ class Linearisation:
         """A node's value; on the way, the derivative of an op that a local map needs."""
         if node.name in self._graph.constants:
             return self._graph.constants[node.name]
+        if node.name in self._graph.exported.sides:
+            return self._graph.side_inputs.at(node.name, self._batch)
 
         def look_up(argument: Any) -> Any:
             return fx.node.map_arg(argument, lambda read: values[read])

@@ -12,17 +12,18 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
 from sgfi.derivatives.check import Noise
 from sgfi.derivatives.linearisation import LocalMap
 from sgfi.errors import CaptureError, DerivativeError
+from sgfi.graph.arguments import Arguments, Call
 from sgfi.graph.export import unchanged
 from sgfi.graph.programs import derivable_kernels
 from sgfi.graph.tensor_graph import TensorGraph
-from sgfi.graph.values import is_random
+from sgfi.graph.values import is_random, made_by
 
 UNEXPLAINED = 0.1
 """A difference whose reason is not found counts from here on: rounding may flip a rectifier."""
@@ -30,7 +31,7 @@ STEPS = (1e-2, 1e-3, 1e-4, 1e-5)
 """Of difference quotients of a whole model, relative to its input."""
 
 
-def check_own_backward(graph: TensorGraph, model: nn.Module, bound: Mapping[str, Any], local: LocalMap) -> bool:
+def check_own_backward(graph: TensorGraph, model: nn.Module, how: Arguments, local: LocalMap) -> bool:
     """Values and VJP of the captured graph against one forward and backward of the model itself, at the same input.
 
     False where the model does not take this input.
@@ -38,14 +39,17 @@ def check_own_backward(graph: TensorGraph, model: nn.Module, bound: Mapping[str,
     if any(is_random(node) for node in graph.exported.graph.nodes):
         return True  # another draw every time
     try:
-        outputs = _run(model, bound, local.source.clone().requires_grad_())
+        outputs = _run(model, how, local.source.clone().requires_grad_())
     except Exception:  # a model that takes several samples only, say
         return False
     names = [graph.exported.names.get(node) if node is not None else None for node in graph.exported.outputs]
     ours = dict(zip(local.segment.outputs, local.outputs, strict=True))
     if len(names) != len(outputs.leaves):
         return False
-    pairs = {name: leaf for name, leaf in zip(names, outputs.leaves, strict=True) if name in ours}
+    tensors = graph.exported.tensors
+    pairs = {
+        name: _in_front(tensors[name], leaf) for name, leaf in zip(names, outputs.leaves, strict=True) if name in ours
+    }
     if any(leaf.shape != ours[name].shape for name, leaf in pairs.items()):
         return False  # a squeeze that takes the batch axis of one sample
     exact = local.source.dtype == torch.float64
@@ -63,7 +67,7 @@ def check_own_backward(graph: TensorGraph, model: nn.Module, bound: Mapping[str,
     error = _distance(pulled, outputs.pull(pairs, cotangents))
     if error <= (1e-5 if exact else 2e-2):
         return True
-    reasons = _stops(model, bound, local.source.clone().requires_grad_()) + outputs.functions()
+    reasons = _stops(model, how, local.source.clone().requires_grad_()) + outputs.functions()
     if reasons or (error > UNEXPLAINED and not _is_derivative(local, cotangents, pulled)):
         raise DerivativeError(
             "a model whose own backward is the derivative of what it computes",
@@ -72,6 +76,13 @@ def check_own_backward(graph: TensorGraph, model: nn.Module, bound: Mapping[str,
             "that derivative in spite of it.",
         )
     return True
+
+
+def _in_front(node: fx.Node, leaf: Tensor) -> Tensor:
+    """What the model returns, with its batch where the graph's tensor has it."""
+    moved = node.meta.get(made_by) is not None and isinstance(leaf, Tensor)
+    with torch.enable_grad():
+        return leaf.permute(node.args[1]) if moved else leaf  # type: ignore[arg-type]
 
 
 def _is_derivative(local: LocalMap, cotangents: Mapping[str, Tensor], pulled: Tensor) -> bool:
@@ -122,12 +133,13 @@ class Outputs:
         return list(named)
 
 
-def _run(model: nn.Module, bound: Mapping[str, Any], x: Tensor, watch: Any = None) -> Outputs:
-    held = {name: weight.detach() for name, weight in model.named_parameters()}
-    held |= {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+def _run(model: nn.Module, how: Arguments, x: Tensor, watch: Any = None) -> Outputs:
+    call = Call(model, how)
+    held = {name: weight.detach() for name, weight in call.named_parameters()}
+    held |= {name: buffer.detach().clone() for name, buffer in call.named_buffers()}
     aside = torch.random.fork_rng(devices=[])
     with torch.enable_grad(), aside, derivable_kernels, unchanged(model), watch or nullcontext():
-        return Outputs(x, torch.func.functional_call(model, held, (x,), dict(bound)))
+        return Outputs(x, torch.func.functional_call(call, held, (x, *(how.sides or {}).values())))
 
 
 class _Recorder(TorchFunctionMode):
@@ -155,11 +167,11 @@ def _caller() -> str:
     return f"{frame.f_code.co_filename.rpartition('/')[2]}:{frame.f_lineno}"
 
 
-def _stops(model: nn.Module, bound: Mapping[str, Any], x: Tensor, most: int = 3) -> list[str]:
+def _stops(model: nn.Module, how: Arguments, x: Tensor, most: int = 3) -> list[str]:
     """Where gradients end inside the forward."""
     recorder = _Recorder()
     with suppress(Exception):  # a model that cannot be watched: the difference alone is told
-        _run(model, bound, x, recorder)
+        _run(model, how, x, recorder)
     return list(recorder.stops)[:most]
 
 

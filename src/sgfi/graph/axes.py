@@ -11,10 +11,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from sgfi.errors import PluginError, first_line
-from sgfi.graph.values import is_tensor, op_name, parents, value
+from sgfi.graph.values import is_tensor, made_by, op_name, parents, value
 from sgfi.plugins import Registry
 
 AxisRule = Callable[[fx.Node, dict[fx.Node, "int | None"]], "int | None"]
@@ -44,7 +45,7 @@ def infer(graph: fx.Graph, source: fx.Node) -> dict[fx.Node, int | None]:
     for node in graph.nodes:
         if node is source or not any(parent in axes for parent in parents(node)):
             continue
-        axes[node] = _axis(node, axes)
+        axes[node] = _permute(node, axes) if made_by in node.meta else _axis(node, axes)
     return axes
 
 
@@ -206,7 +207,7 @@ def _permute(node: fx.Node, axes: dict[fx.Node, int | None]) -> int | None:
 
 def _order(node: fx.Node) -> list[int]:
     """For every axis of a result, the axis of its operand; an op that does not move axes keeps them."""
-    rank, op = _rank(node), op_name(node)
+    rank, op = _rank(node), "permute" if node.target is torch.ops.aten.permute.default else op_name(node)
     order = list(range(rank))
     if op == "permute":
         return [dim % rank for dim in _args(node)[1]]

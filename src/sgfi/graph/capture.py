@@ -13,54 +13,69 @@ from torch.export.graph_signature import InputKind
 
 from sgfi.errors import CaptureError, first_line
 from sgfi.graph import axes, names
+from sgfi.graph.arguments import Arguments, Example, arguments
 from sgfi.graph.attention import OPENED
 from sgfi.graph.export import exported_program
+from sgfi.graph.layout import batch_first
 from sgfi.graph.libraries import with_library_names
 from sgfi.graph.programs import Exported, full_precision
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
-from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, op_name, parents, value
+from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, made_by, op_name, parents, value
+from sgfi.graph.wrappers import unwrapped
 
 ATTENTION = ("fused", "open")
 
 
 def capture(
-    model: nn.Module, example: Tensor, *, bound: Mapping[str, Any] | None = None, attention: str = "fused"
+    model: nn.Module,
+    example: Example,
+    *,
+    invert: str | int | None = None,
+    bound: Mapping[str, Any] | None = None,
+    batch_axis: int | Mapping[str, int] = 0,
+    attention: str = "fused",
 ) -> TensorGraph:
-    """Capture every differentiable floating tensor between the model's input and its outputs.
+    """:func:`sgfi.capture` without its check of derivatives."""
+    model = unwrapped(model)
+    return trace(model, arguments(model, example, invert, bound, batch_axis), attention)
 
-    ``example`` is one batch of inputs, ``(B, ...)``; the batch size stays free, all other sizes are fixed by it.
-    ``bound`` holds further forward arguments (an attention mask, say) constant; a bound tensor must broadcast over
-    the batch. ``attention="open"`` writes fused attention out, so that its scores and weights are tensors too.
-    The model is left exactly as it was; its weights are shared, not copied.
-    """
-    _check(model, example)
+
+def trace(model: nn.Module, how: Arguments, attention: str = "fused") -> TensorGraph:
+    """Every differentiable floating tensor between the inverted argument of one call and the model's outputs."""
+    _check(model, how.x)
     if attention not in ATTENTION:
         raise CaptureError(f"attention among {list(ATTENTION)}", repr(attention), "Choose one of these.")
     with full_precision():
-        return _captured(model, example, dict(bound or {}), attention)
+        return _captured(model, how, attention)
 
 
-def _captured(model: nn.Module, example: Tensor, bound: dict[str, Any], attention: str) -> TensorGraph:
-    program = exported_program(model, example, bound, OPENED if attention == "open" else {})
-    source = _input_placeholder(program)
+def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
+    program, wrapped = exported_program(model, how, OPENED if attention == "open" else {})
+    source, *sides = _input_placeholders(program)
+    if any((how.axes or {}).values()):
+        batch_first(program.graph, source)
     tensors = _differentiable(program.graph, source)
     nodes = _nodes(program.graph, source, tensors)
     _check_nodes(nodes)
     graph = TensorGraph(
         nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
-        device=example.device,
+        device=how.x.device,
         exported=Exported(
             program.graph,
             dict(zip((node.name for node in nodes), tensors, strict=True)),
             _constants(program),
             _outputs(program),
+            {side.name: name for side, name in zip(sides, how.sides or {}, strict=True)},
         ),
         weight_names=_weight_names(program),
-        bound=tuple(sorted(bound)),
+        bound=tuple(sorted({**(how.fixed or {}), **(how.sides or {})})),
+        invert=how.invert,
+        wrapped=wrapped,
         model=weakref.ref(model),
+        example_sides=how.first(1).sides or {},
     )
-    _check_independence(graph, example)
+    _check_independence(graph.bind(graph.example_sides), how.x)
     return with_library_names(graph, model)
 
 
@@ -97,6 +112,13 @@ def _check_weights(model: nn.Module, example: Tensor) -> None:
         if tensor.layout != torch.strided or tensor.is_quantized:
             kind = "quantised" if tensor.is_quantized else str(tensor.layout)
             raise CaptureError("dense floating weights", f"{name!r}, {kind}", "Convert it to a dense float tensor.")
+        spread = sorted({str(device) for device in getattr(model, "hf_device_map", {}).values()})
+        if len(spread) > 1 or (spread and tensor.is_meta):
+            raise CaptureError(
+                "a model in one piece on one device",
+                f"one that device_map spreads over {', '.join(spread)}",
+                "Load it without device_map, then move it: model.to(device).",
+            )
         if tensor.device.type == "meta" and example.device.type != "meta":
             raise CaptureError("weights with values", f"{name!r} on the device meta", "Load the weights first.")
         if tensor.device != example.device:
@@ -112,9 +134,10 @@ def _check_weights(model: nn.Module, example: Tensor) -> None:
         )
 
 
-def _input_placeholder(program: ExportedProgram) -> fx.Node:
-    (name,) = program.graph_signature.user_inputs[:1]
-    return next(node for node in program.graph.nodes if node.name == name)
+def _input_placeholders(program: ExportedProgram) -> list[fx.Node]:
+    """Of the inverted argument, then of the side inputs."""
+    by_name = {node.name: node for node in program.graph.nodes}
+    return [by_name[name] for name in program.graph_signature.user_inputs if isinstance(name, str)]
 
 
 def _constants(program: ExportedProgram) -> dict[str, Tensor]:
@@ -130,8 +153,11 @@ def _constants(program: ExportedProgram) -> dict[str, Tensor]:
 
 
 def _outputs(program: ExportedProgram) -> tuple[fx.Node | None, ...]:
+    """The graph's own output node has the tensors as they are now; a permutation may stand before some."""
     by_name = {node.name: node for node in program.graph.nodes}
-    return tuple(by_name.get(leaf) if isinstance(leaf, str) else None for leaf in program.graph_signature.user_outputs)
+    made = [by_name.get(leaf) if isinstance(leaf, str) else None for leaf in program.graph_signature.user_outputs]
+    fronts = {node.meta[made_by]: node for node in program.graph.nodes if node.meta.get(made_by) is not None}
+    return tuple(None if node is None else fronts.get(node, node) for node in made)
 
 
 def _weight_names(program: ExportedProgram) -> dict[str, str]:
@@ -147,9 +173,10 @@ def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
         if is_tensor(node) and not carries_derivative(node):
             continue  # an index or a mask: no derivative passes
         reached.add(node)
-        if is_floating(node):
+        if is_floating(node) and not (made_by in node.meta and node.meta[made_by] is None):
             tensors.append(node)
-    return tensors
+    shown = {node.meta[made_by] for node in tensors if made_by in node.meta}
+    return [node for node in tensors if node not in shown]
 
 
 def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Node]:

@@ -11,10 +11,11 @@ from threading import Lock, get_ident
 from typing import Any, TextIO
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.export import Dim, ExportedProgram, export
 
 from sgfi.errors import CaptureError, first_line
+from sgfi.graph.arguments import Arguments, Call
 from sgfi.graph.names import module_path
 from sgfi.graph.programs import derivable_kernels
 from sgfi.graph.values import op_name, value
@@ -29,46 +30,43 @@ _one_export = Lock()
 """torch.export keeps notes about the one export that runs."""
 
 
-class _Bound(nn.Module):
-    """The model with some keyword arguments held; module paths gain no prefix (see :func:`exported_program`)."""
-
-    def __init__(self, model: nn.Module, bound: dict[str, Any]) -> None:
-        super().__init__()
-        self.model = model
-        self.bound = bound
-
-    def forward(self, x: Tensor) -> Any:
-        return self.model(x, **self.bound)
-
-
 def exported_program(
-    model: nn.Module, example: Tensor, bound: dict[str, Any], table: Mapping[Any, Callable[..., Any]]
-) -> ExportedProgram:
+    model: nn.Module, how: Arguments, table: Mapping[Any, Callable[..., Any]]
+) -> tuple[ExportedProgram, bool]:
     """A functional graph with a dynamic batch, traced with two samples (one would be specialised away).
 
-    ``table`` has other forms of some ops.
+    ``table`` has other forms of some ops. Also whether the model had to be wrapped, so that weights have a prefix.
     """
-    example = example.detach()
-    pair = example[:2] if len(example) >= 2 else torch.cat([example, example])
-    module = _Bound(model, bound).eval() if bound else model
+    pair, wrapped = how.first(2), not how.plain
     try:
         with _one_export, torch.no_grad(), derivable_kernels, warnings.catch_warnings(), _quiet(), unchanged(model):
             warnings.simplefilter("ignore")
-            traced = export(module, (pair,), dynamic_shapes=({0: Dim("batch")},), strict=False)
-            program = traced.run_decompositions(dict(table))
+            try:
+                program = _traced(Call(model, how) if wrapped else model, pair, table)
+            except RuntimeError as error:
+                if wrapped or "not a known type" not in str(error):
+                    raise
+                wrapped, program = True, _traced(Call(model, how), pair, table)  # it returns a dataclass
     except Exception as error:  # torch.export raises many kinds; all mean the same to the caller
         raise CaptureError(
             "a model that torch.export can trace with a free batch size",
             f"{type(error).__name__} in {_failed_call(error)}: {first_line(error)}",
             "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control "
-            "flow or shapes in that call, bind extra arguments with bound={...} "
-            "(bound tensors must broadcast over the batch), or capture the part of the model you need.",
+            "flow or shapes in that call, give further arguments of each sample by name, "
+            "{name: tensor}, those of all samples with bound={...} (they must broadcast over the batch), or capture "
+            "the part of the model you need.",
         ) from error
-    if bound:
+    if wrapped:
         _strip_prefix(program.graph, "model")
     _refuse_control_flow(program.graph)
     _keep_batch_axes(program.graph)
-    return program
+    return program, wrapped
+
+
+def _traced(module: nn.Module, pair: Arguments, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
+    tensors, free = (pair.x, *(pair.sides or {}).values()), {0: Dim("batch")}
+    shapes: tuple = (free,) if len(tensors) == 1 else (free, tuple(free for _ in tensors[1:]))
+    return export(module, tensors, dynamic_shapes=shapes, strict=False).run_decompositions(dict(table))
 
 
 def _refuse_control_flow(graph: fx.Graph) -> None:

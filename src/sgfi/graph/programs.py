@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from sgfi.errors import QueryError
 from sgfi.graph.attention import kernel
 from sgfi.graph.values import is_symbolic, value
 
@@ -28,6 +29,8 @@ class Exported:
     """Weights and buffers by fx placeholder name."""
     outputs: tuple[fx.Node | None, ...] = ()
     """For every leaf of what the model returns, the node that makes it; ``None`` for plain values."""
+    sides: Mapping[str, str] = field(default_factory=dict)
+    """Names of the side inputs by fx placeholder name."""
 
     @cached_property
     def names(self) -> dict[fx.Node, str]:
@@ -71,16 +74,50 @@ def full_precision() -> Iterator[None]:
         yield
 
 
+class SideInputs:
+    """Values of side inputs, by fx placeholder name: one sample's, which holds for any batch, or one of each sample."""
+
+    def __init__(self, names: Mapping[str, str], values: Mapping[str, Tensor] | None = None) -> None:
+        self._names, self.values = names, dict(values or {})
+
+    def at(self, placeholder: str, batch: int) -> Tensor:
+        """(batch, ...)"""
+        if placeholder not in self.values:
+            name = self._names[placeholder]
+            raise QueryError(
+                f"the side input {name!r} that belongs to the input",
+                "none",
+                f"Pass both by name, as at capture, or bind it first: graph.bind({{{name!r}: tensor}}).",
+            )
+        value = self.values[placeholder]
+        if len(value) not in (1, batch):
+            raise QueryError(
+                f"side inputs {self._names[placeholder]!r} of one sample, or of each of {batch}",
+                str(len(value)),
+                "Bind those of one sample, or give them with their inputs.",
+            )
+        return value if len(value) == batch else value.expand(batch, *value.shape[1:])
+
+
 class Program:
     """A pure callable from a few tensors to a few tensors of the captured graph."""
 
-    def __init__(self, module: fx.GraphModule) -> None:
+    def __init__(self, module: fx.GraphModule, reads: tuple[str, ...] = (), sides: SideInputs | None = None) -> None:
         self._forward = module.forward
         self._module = module
+        self.reads, self._sides = reads, sides
+        """Placeholders of the side inputs that it reads."""
+
+    def bound(self, sides: SideInputs) -> Program:
+        """The same computation with the values of side inputs."""
+        return Program(self._module, self.reads, sides) if self.reads else self
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         with full_precision():
-            return self._forward(*inputs)
+            if not self.reads:
+                return self._forward(*inputs)
+            assert self._sides is not None
+            return self._forward(*inputs, *(self._sides.at(name, len(inputs[0])) for name in self.reads))
 
 
 def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
@@ -90,8 +127,12 @@ def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...
     wanted = [tensors[name] for name in outputs]
     piece = fx.Graph()
     made: dict[fx.Node, fx.Node] = {node: piece.placeholder(f"in_{i}") for i, node in enumerate(sources)}
-    holder = torch.nn.Module()
-    for node in needed(exported, set(sources), wanted):
+    holder, nodes = torch.nn.Module(), needed(exported, set(sources), wanted)
+    sides = [node for node in nodes if node.name in exported.sides]
+    made |= {node: piece.placeholder(node.name) for node in sides}
+    for node in nodes:
+        if node in made:
+            continue
         if node.name in exported.constants:
             holder.register_buffer(node.name, exported.constants[node.name], persistent=False)
             copy = piece.get_attr(node.name)
@@ -102,7 +143,7 @@ def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...
             copy.target = kernel(node.target) if node.op == "call_function" else node.target
         made[node] = copy
     piece.output(tuple(made[node] for node in wanted))
-    return Program(fx.GraphModule(holder, piece))
+    return Program(fx.GraphModule(holder, piece), tuple(node.name for node in sides))
 
 
 def reads_batch(exported: Exported, node: fx.Node) -> bool:

@@ -6,15 +6,17 @@ import hashlib
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from sgfi.errors import PlanError, QueryError, did_you_mean
+from sgfi.graph.arguments import split_inputs
 from sgfi.graph.cache import Cache
-from sgfi.graph.programs import Exported, Program, Schedule, extract
+from sgfi.graph.programs import Exported, Program, Schedule, SideInputs, extract
 from sgfi.graph.segments import Segment, find_segment
 from sgfi.graph.values import parents
 
@@ -94,15 +96,52 @@ class TensorGraph:
     weight_names: Mapping[str, str]
     """fx placeholder name -> qualified name in the model."""
     bound: tuple[str, ...] = ()
-    """Names of the forward arguments that were bound at capture."""
+    """Names of the forward arguments beside the inverted one: fixed at capture, or given with every sample."""
+    invert: str = ""
+    """The name of the inverted argument, where it was named."""
+    wrapped: bool = False
+    """Whether the names of weights begin with ``model.``, of a wrapper."""
     model: weakref.ref[torch.nn.Module] | None = field(repr=False, default=None)
     """The captured model, as long as it lives."""
     cache: Cache = field(repr=False, default_factory=Cache)
     """Programs, schedules, segments and the fingerprint."""
+    side_values: Mapping[str, Tensor] = field(repr=False, default_factory=dict)
+    """By fx placeholder name, the side inputs that are bound now: (1, ...) for any batch, or (B, ...)."""
+    example_sides: Mapping[str, Tensor] = field(repr=False, default_factory=dict)
+    """By name, (1, ...) the side inputs of the example's first sample."""
 
     @property
     def input(self) -> Node:
         return self.nodes["input"]
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Names of the side inputs: tensors that the model takes with every sample."""
+        return tuple(self.exported.sides.values())
+
+    @cached_property
+    def side_inputs(self) -> SideInputs:
+        return SideInputs(self.exported.sides, self.side_values)
+
+    def split(self, inputs: Tensor | Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The inverted tensor of a batch, and its side inputs by name; a tensor alone has none."""
+        return split_inputs(inputs, self.invert, self.sides)
+
+    def bind(self, sides: Mapping[str, Tensor]) -> TensorGraph:
+        """The same graph with side inputs bound: one sample's, (1, ...), for any input, or each one's, (B, ...)."""
+        example, placeholders = self.example_sides, {name: key for key, name in self.exported.sides.items()}
+        for name, value in sides.items():
+            if name not in placeholders:
+                hint = did_you_mean(str(name), self.sides) or "Bind it at capture, with bound={...}."
+                raise QueryError(f"a side input among {list(self.sides)}", repr(name), hint)
+            own, dense = example[name], isinstance(value, Tensor) and value.layout == torch.strided
+            if not dense or value.shape[1:] != own.shape[1:] or value.dtype != own.dtype or not len(value):
+                got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+                raise QueryError(
+                    f"{name!r} of {own.dtype} (B, {', '.join(map(str, own.shape[1:]))})", got, "Capture fixes the rest."
+                )
+        new = {placeholders[name]: value.detach() for name, value in sides.items()}
+        return replace(self, side_values={**self.side_values, **new})
 
     @property
     def constants(self) -> Mapping[str, Tensor]:
@@ -121,7 +160,7 @@ class TensorGraph:
         """The model must still hold the tensors that the graph reads; an error that names one that was exchanged."""
         model = self.model() if self.model is not None else None
         for placeholder, held in self.constants.items() if model is not None else ():
-            name = self.weight_names[placeholder].removeprefix("model." if self.bound else "")
+            name = self.weight_names[placeholder].removeprefix("model." if self.wrapped else "")
             now = _attribute(model, name)
             if isinstance(now, Tensor) and (now.data_ptr() != held.data_ptr() or now.shape != held.shape):
                 raise QueryError(
@@ -138,8 +177,11 @@ class TensorGraph:
             digest.update(_bytes(tensor))
         return digest.hexdigest()
 
-    @cached_property
+    @property
     def _ancestors(self) -> dict[str, frozenset[str]]:
+        return self.cache.get("ancestors", self._all_ancestors)
+
+    def _all_ancestors(self) -> dict[str, frozenset[str]]:
         """For every named tensor, the named tensors strictly upstream of it."""
         names = self.exported.names
         upstream: dict[fx.Node, frozenset[str]] = {}
@@ -171,7 +213,8 @@ class TensorGraph:
 
     def program(self, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
         """The computation from named inputs to named outputs."""
-        return self.cache.get(("program", inputs, outputs), lambda: extract(self.exported, inputs, outputs))
+        program = self.cache.get(("program", inputs, outputs), lambda: extract(self.exported, inputs, outputs))
+        return program.bound(self.side_inputs)
 
     def schedule(self, outputs: tuple[str, ...], known: tuple[str, ...] = ("input",)) -> Schedule:
         """In which order the model computes named tensors from known ones."""
@@ -180,7 +223,8 @@ class TensorGraph:
     def segment(self, source: str, outputs: Sequence[str]) -> Segment:
         """The local map from ``source`` to ``outputs``."""
         key = ("segment", source, tuple(outputs))
-        return self.cache.get(key, lambda: find_segment(self.exported, source, outputs))
+        segment = self.cache.get(key, lambda: find_segment(self.exported, source, outputs))
+        return replace(segment, program=segment.program.bound(self.side_inputs)) if self.sides else segment
 
     def table(self) -> str:
         """A readable tree: one line a tensor, indented by module, with op, shape and axes."""

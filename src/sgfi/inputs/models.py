@@ -1,4 +1,4 @@
-"""Models by name: ``torchvision:resnet18``, ``timm:...``, ``hf:...``, ``pip:efficientnet_lite0``, ``file.py:build``.
+"""Models by name: ``torchvision:resnet18``, ``timm:...``, ``hf:...``, ``open_clip:...``, ``file.py:build``, ...
 
 A spec is one string, so that a command line, an experiment file and a manifest can all name a model the same way.
 """
@@ -16,6 +16,7 @@ from sgfi.errors import DataError, did_you_mean
 from sgfi.inputs.libraries import SCHEMES, ModelSpec
 from sgfi.inputs.loaded import LoadedModel, Provenance
 from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inputs.resizing import resize_model
 from sgfi.inputs.weights import load_state
 
 LIBRARY_WEIGHTS = ("pretrained", "none")
@@ -55,6 +56,8 @@ def reload_model(record: Provenance) -> LoadedModel:
     shape = tuple(record["input_shape"])
     _check_files(record["spec"], record["weights"])
     loaded = load_model(record["spec"], record["weights"], strict=record["strict"])
+    if prepared is not None and shape[-2:] != loaded.input_shape[-2:]:
+        resize_model(loaded.model, prepared.size)
     return replace(loaded, input_shape=shape, preprocessing=prepared)
 
 
@@ -91,7 +94,8 @@ def parse_spec(spec: str, weights: str = "pretrained") -> ModelSpec:
     if colon and name and scheme in SCHEMES and scheme != "file":
         return ModelSpec(scheme, name, weights)
     raise DataError(
-        "a model like torchvision:resnet18, timm:NAME, hf:NAME, pip:efficientnet_lite0 or path/to/file.py:build",
+        "a model like torchvision:resnet18, timm:NAME, hf:NAME, open_clip:NAME, smp:NAME, diffusers:FOLDER, "
+        "pip:efficientnet_lite0 or path/to/file.py:build",
         repr(spec),
         did_you_mean(scheme, SCHEMES) or "Put the library's name and a colon before the model's name.",
     )
@@ -104,6 +108,8 @@ def _resized(loaded: LoadedModel, size: int | None) -> LoadedModel:
         raise DataError("a positive input size", str(size), "Give a number of pixels or tokens.")
     if loaded.preprocessing is not None:
         prepared = loaded.preprocessing.at(size)
+        if prepared.size != loaded.preprocessing.size:
+            resize_model(loaded.model, prepared.size)
         return replace(loaded, preprocessing=prepared, input_shape=prepared.input_shape)
     return replace(loaded, input_shape=(size, *loaded.input_shape[1:]))
 

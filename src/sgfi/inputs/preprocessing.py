@@ -143,8 +143,8 @@ def _scaled_size(original: tuple[int, int], resize: int | None, size: tuple[int,
 
 
 def from_torchvision(preset: Any) -> Preprocessing:
-    """From ``weights.transforms()`` of torchvision's classification models."""
-    crop = preset.crop_size[0]
+    """From ``weights.transforms()`` of torchvision's classification and segmentation models (which do not crop)."""
+    crop = getattr(preset, "crop_size", preset.resize_size)[0]
     return Preprocessing(
         size=(crop, crop),
         resize=preset.resize_size[0],
@@ -152,6 +152,19 @@ def from_torchvision(preset: Any) -> Preprocessing:
         std=tuple(preset.std),
         interpolation=preset.interpolation.value,
         source="torchvision weights transform",
+    )
+
+
+def from_detector(transform: Any) -> Preprocessing:
+    """From the transform inside torchvision's detectors; a picture is cropped to a square of their shorter side."""
+    fixed = getattr(transform, "fixed_size", None)
+    side = fixed[0] if fixed else min(transform.min_size)
+    return Preprocessing(
+        size=(side, side),
+        resize=side,
+        mean=tuple(transform.image_mean),
+        std=tuple(transform.image_std),
+        source="torchvision detector's transform",
     )
 
 

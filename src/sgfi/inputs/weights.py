@@ -14,6 +14,8 @@ from sgfi.errors import DataError
 
 DEEPEST = 4
 """Wrappers around a state dict: a file may contain itself."""
+TOWERS = ("visual.", "vision_model.", "model.visual.", "model.vision_model.")
+"""Where files of two towers (CLIP, SigLIP) keep the one for pictures."""
 WRAPPERS = ("state_dict", "model_state_dict", "model", "model_state", "params")
 
 
@@ -36,6 +38,7 @@ def load_state(model: nn.Module, path: Path, *, strict: bool = True) -> None:
     """Put the tensors of ``path`` into ``model`` (half precision is widened to the model's own type)."""
     state = {name.removeprefix("module."): value for name, value in read_state(path).items()}
     own = model.state_dict()
+    state = _tower(state, own)
     misshapen = [n for n in own if n in state and own[n].shape != state[n].shape]
     missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     missing = [n for n in missing if not n.endswith("num_batches_tracked")]
@@ -51,6 +54,14 @@ def load_state(model: nn.Module, path: Path, *, strict: bool = True) -> None:
     if complex_:
         raise DataError("real weights", f"complex {complex_[:3]} in {path.name}", "Check the file.")
     model.load_state_dict(state, strict=False)
+
+
+def _tower(state: dict[str, torch.Tensor], own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The part of a file of several towers that belongs to a model of pictures."""
+    for prefix in TOWERS:
+        if all(prefix + name in state for name in own):
+            return {name: state[prefix + name] for name in own}
+    return state
 
 
 def _read_safetensors(path: Path) -> dict[str, torch.Tensor]:

@@ -5,6 +5,7 @@ from sgfi.inversion.family import MapFamily
 from sgfi.inversion.invert import invert, sweep
 from sgfi.inversion.query import Query
 from sgfi.inversion.selection import JointSelection, Selection, Selections
+from sgfi.inversion.side_inputs import bind
 
 __all__ = [
     "STAGES",
@@ -15,6 +16,7 @@ __all__ = [
     "Query",
     "Selection",
     "Selections",
+    "bind",
     "depth_targets",
     "invert",
     "sweep",

@@ -67,6 +67,10 @@ class MapFamily:
     def graph(self) -> TensorGraph:
         return self.plan.graph
 
+    def on(self, graph: TensorGraph) -> MapFamily:
+        """The same maps on the same model with other side inputs bound."""
+        return replace(self, plan=replace(self.plan, graph=graph))
+
     @property
     def target(self) -> str:
         return self.plan.target

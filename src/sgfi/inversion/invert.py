@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,11 +12,12 @@ from sgfi.errors import QueryError
 from sgfi.graph import Node, check_input, full_precision
 from sgfi.inversion.estimator import STAGES, Estimator, Inverse
 from sgfi.inversion.query import Coord, Query
+from sgfi.inversion.side_inputs import answered
 
 
 def invert(
     estimator: Estimator,
-    x: Tensor,
+    x: Tensor | Mapping[str, Any],
     target: str | Query | None = None,
     channels: Sequence[int] | int | None = None,
     coords: Sequence[Coord] | None = None,
@@ -24,10 +26,11 @@ def invert(
 ) -> Inverse:
     """What the selected feature of ``x`` identifies in the input domain.
 
-    ``estimator`` is a map family or a natural inverse. ``target`` is the estimator's own, another that it answers for,
-    or a whole :class:`Query` (for directions); ``channels`` and ``coords`` select S and Q; ``terminal`` replaces the
-    target's state before the query selects from it (operating point from ``x``, target from elsewhere); ``stage`` is
-    ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
+    ``estimator`` is a map family or a natural inverse. ``x`` is a batch ``(B, ...)``; where the model takes side
+    inputs, a mapping with them and the inverted tensor, by the names of the capture. ``target`` is the estimator's own,
+    another that it answers for, or a whole :class:`Query` (for directions); ``channels`` and ``coords`` select S and Q;
+    ``terminal`` replaces the target's state before the query selects from it (operating point from ``x``, target from
+    elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
     """
     if isinstance(target, Query) and (channels is not None or coords is not None):
         raise QueryError("a query, or its parts", "a query beside channels or coords", "Put them into the query.")
@@ -40,7 +43,7 @@ def invert(
 @full_precision()
 def sweep(
     estimator: Estimator,
-    x: Tensor,
+    x: Tensor | Mapping[str, Any],
     queries: Sequence[Query],
     *,
     terminal: Tensor | None = None,
@@ -54,12 +57,22 @@ def sweep(
         raise QueryError(
             "an estimator", type(estimator).__name__, "Pass what sgfi.calibrate, sgfi.load or sgfi.natural returned."
         )
+    x, sides = estimator.graph.split(x)
     check_input(estimator.graph, x)
     if stage not in STAGES:
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
     if isinstance(terminal, Tensor) and (terminal.layout != torch.strided or terminal.is_meta):
         raise QueryError("a dense terminal with data", f"{terminal.layout} on {terminal.device}", "Make it dense.")
     asked = _checked_queries(queries)
+    if not sides:
+        return _answered(estimator, x, asked, terminal, stage)
+    return answered(estimator, x, sides, terminal, lambda own, x, t: _answered(own, x, asked, t, stage))
+
+
+def _answered(
+    estimator: Estimator, x: Tensor, asked: Sequence[Query], terminal: Tensor | None, stage: str
+) -> list[Inverse]:
+    """Checked queries, those on one target together."""
     by_target: dict[tuple[Node, ...], list[int]] = {}
     for index, query in enumerate(asked):
         by_target.setdefault(tuple(estimator.node(part.target) for part in query.parts), []).append(index)

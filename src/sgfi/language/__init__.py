@@ -3,7 +3,7 @@
 from sgfi.language.anatomy import FAMILIES, Anatomy, anatomy, token_plan
 from sgfi.language.contexts import Context, agreement, matched_subsets, polysemy, stacked
 from sgfi.language.display import Interface, fit_interface
-from sgfi.language.embedding import EmbeddingModel, embedding_model
+from sgfi.language.embedding import EmbeddingModel, EncoderModel, embedding_model
 from sgfi.language.lengths import transfer
 from sgfi.language.profiles import energy_profile, entropy, future_mass, mass
 from sgfi.language.vocabulary import exact_tokens, nearest, token_cosine
@@ -14,6 +14,7 @@ __all__ = [
     "Anatomy",
     "Context",
     "EmbeddingModel",
+    "EncoderModel",
     "Interface",
     "Windows",
     "agreement",

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sgfi.errors import CaptureError
+from sgfi.graph.wrappers import unwrapped
 
 
 class EmbeddingModel(nn.Module):
@@ -26,12 +27,32 @@ class EmbeddingModel(nn.Module):
         return logits[:, -1] if self.last else logits
 
 
+class EncoderModel(nn.Module):
+    """A bidirectional model from embeddings ``(B, L, D)`` to its scores or last states ``(B, L, ...)``.
+
+    With ``pooling`` ("mean" of all tokens, or "cls", the first) a sentence encoder, ``(B, D)``. Nothing is padded.
+    """
+
+    def __init__(self, lm: Any, pooling: str | None = None) -> None:
+        super().__init__()
+        self.lm, self.pooling = lm, pooling
+        self.training = lm.training
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        returned = self.lm(inputs_embeds=embeddings)
+        states = returned.logits if hasattr(returned, "logits") else returned.last_hidden_state
+        if self.pooling is None:
+            return states
+        return states.mean(1) if self.pooling == "mean" else states[:, 0]
+
+
 def embedding_model(lm: Any, *, last: bool = False, layers: int | None = None) -> EmbeddingModel:
     """Wrap a Hugging Face causal language model; weights are shared and the model is left as it was.
 
     Feed it ``lm.get_input_embeddings()(ids)``. ``layers`` keeps the first few only: a target inside them has the same
     value, and the rest need not be captured.
     """
+    lm = unwrapped(lm)
     if not isinstance(lm, nn.Module) or not hasattr(lm, "get_input_embeddings"):
         raise CaptureError(
             "a Hugging Face causal language model", type(lm).__name__, "Load it with AutoModelForCausalLM."

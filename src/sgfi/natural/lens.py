@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import torch
@@ -93,9 +93,13 @@ class NaturalInverse:
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
 
-    @cached_property
+    @property
     def _recipe(self) -> RecipeBoundaries:
-        return recipe_boundaries(self.graph)
+        return self.graph.cache.get("recipe", lambda: recipe_boundaries(self.graph))
+
+    def on(self, graph: TensorGraph) -> NaturalInverse:
+        """The same prior and settings on the same model with other side inputs bound."""
+        return replace(self, graph=graph)
 
     @property
     def target(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -17,6 +17,7 @@ from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.trust import Trust, trust
 from sgfi.graph import TensorGraph
+from sgfi.graph.wrappers import unwrapped
 from sgfi.inputs.data import read_image
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
@@ -97,7 +98,7 @@ class Look:
 
 def look(
     model: nn.Module | TensorGraph | LoadedModel | str,
-    x: Tensor | str | Path,
+    x: Tensor | Mapping[str, Any] | str | Path,
     query: str | Query | Sequence[str | Query] | None = None,
     prior: Prior | None = None,
     other: Tensor | str | Path | None = None,
@@ -108,11 +109,15 @@ def look(
 
     ``model`` is a module, a captured graph, or a name such as ``"torchvision:resnet50"``; ``x`` one prepared input
     (with or without a batch axis) or, where the preparation is known, the path of a picture; for a language model by
-    name, the text itself. ``query`` is text such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of
-    them; without one, whole tensors from shallow to deep. ``other`` is a second input, whose target serves as a
-    control. ``settings`` go to :func:`sgfi.natural`.
+    name, the text itself; for a graph with side inputs a mapping, as :func:`sgfi.invert` takes it. ``query`` is text
+    such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of them; without one, whole tensors from
+    shallow to deep. ``other`` is a second input, whose target serves as a control. ``settings`` go to
+    :func:`sgfi.natural`.
     """
     queries = parsed(query)
+    if isinstance(model, TensorGraph) and not isinstance(x, (Tensor, str, Path)):
+        x, sides = model.split(x)
+        model = model.bind(sides)
     source, loaded, prepared = opened(model, preprocessing)
     batch = prepared_input(x, source, prepared)
     graph = captured_at(source, batch, queries)
@@ -201,7 +206,7 @@ def parsed(query: str | Query | Sequence[str | Query] | None) -> list[Query] | N
     return [Query.parse(entry) if isinstance(entry, str) else entry for entry in listed]
 
 
-def prepared_input(x: Tensor | str | Path, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
+def prepared_input(x: Any, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
     """(1, *input)"""
     if isinstance(x, Tensor):
         batch = x.unsqueeze(0) if x.dim() in _bare_ranks(source) else x
@@ -210,7 +215,8 @@ def prepared_input(x: Tensor | str | Path, source: Source | Any, preprocessing: 
             raise QueryError("one input", got, "Look at one at a time: x[i : i + 1].")
         return batch.detach()
     if not isinstance(x, (str, Path)):
-        raise QueryError("a tensor, or the path of a picture", type(x).__name__, "Pass one of these.")
+        todo = "Capture a model of several arguments first: graph = sgfi.capture(model, {...}, invert=...)."
+        raise QueryError("a tensor, or the path of a picture", type(x).__name__, todo)
     if isinstance(source, LoadedModel) and source.tokenizer is not None and source.embed is not None:
         return embedded(source, str(x))
     if preprocessing is None:
@@ -244,7 +250,7 @@ def captured_at(source: Source | Any, x: Tensor, queries: Sequence[Query] | None
     names = targets_of(queries)
     if isinstance(source, TensorGraph):
         return source
-    model = source.model if isinstance(source, LoadedModel) else source
+    model = unwrapped(source.model if isinstance(source, LoadedModel) else source)
     if not isinstance(model, nn.Module):
         raise QueryError("a module, a captured graph or a model's name", type(model).__name__, "Pass one of these.")
     graphs = _graphs.setdefault(model, {})

@@ -16,6 +16,7 @@ from sgfi.boundaries.structure import Structure
 from sgfi.derivatives import Linearisation, check_graph
 from sgfi.derivatives.check import chosen, ends
 from sgfi.errors import SgfiError
+from sgfi.graph.arguments import Arguments
 from sgfi.inputs.loaded import LoadedModel
 
 TOLERANCE = 1e-4
@@ -89,7 +90,7 @@ def _tested(name: str, run: Callable[[], tuple[bool, str]]) -> SelfTest:
 
 
 def _derivatives(loaded: LoadedModel, graph: sgfi.TensorGraph) -> tuple[bool, str]:
-    check_graph(graph, loaded.model, loaded.example, {})
+    check_graph(graph, loaded.model, Arguments(loaded.example))
     return True, f"{len(chosen(graph, ends(graph)))} kinds of op"
 
 

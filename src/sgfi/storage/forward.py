@@ -112,7 +112,8 @@ def _other_versions(before: Mapping[str, str]) -> str:
 def _probes(graph: TensorGraph, boundaries: Sequence[str]) -> dict[str, np.ndarray]:
     """For every boundary its root mean square and a few entries, at one fixed input."""
     names = [name for name in boundaries if name != "input"]
-    values = Linearisation(graph, {}, probe_input(graph), keep=names).values if names else {}
+    bound = graph.bind({name: torch.ones_like(side) for name, side in graph.example_sides.items()})
+    values = Linearisation(bound, {}, probe_input(graph), keep=names).values if names else {}
     return {name: _probe(values[name]) for name in names}
 
 

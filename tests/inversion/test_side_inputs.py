@@ -1,0 +1,100 @@
+"""Inverses at inputs with side inputs, against those of a model into which each sample's own are built."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import sgfi
+from sgfi.errors import QueryError
+from sgfi.inversion import bind
+from tests.graph.test_arguments import Gated, float64
+
+
+class Own(nn.Module):
+    """The gated model with one sample's gate and label built in."""
+
+    def __init__(self, model: Gated, gate: Tensor, label: Tensor) -> None:
+        super().__init__()
+        self.model, self.gate, self.given = model, gate, label
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x, self.gate, self.given)  # both broadcast over the batch
+
+
+def case() -> tuple[Gated, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    inputs = {"x": float64((3, 4)), "gate": float64((3, 5), 1), "label": torch.tensor([0, 2, 1])}
+    inputs["gate"][2], inputs["label"][2] = inputs["gate"][0], 0  # the first and the last go together
+    return Gated().double().eval(), inputs
+
+
+@pytest.mark.parametrize("jacobian", ["point", "path"])
+def test_the_natural_inverse_takes_each_sample_with_its_own(jacobian: str) -> None:
+    model, inputs = case()
+    prior = sgfi.prior([float64((40, 4), 9)])
+    lens = sgfi.natural(sgfi.capture(model, inputs, invert="x"), prior, jacobian)
+    queries = [sgfi.Query("second", 1), sgfi.Query("first", [0, 2])]
+    together = sgfi.sweep(lens, inputs, queries)
+    for index in range(3):
+        own = Own(model, inputs["gate"][index : index + 1], inputs["label"][index : index + 1]).eval()
+        x = inputs["x"][index : index + 1]
+        alone = sgfi.sweep(sgfi.natural(sgfi.capture(own, x), prior, jacobian), x, queries)
+        for answer, expected in zip(together, alone, strict=True):
+            torch.testing.assert_close(answer.value[index], expected.value[0])
+            assert answer.share is not None and expected.share is not None
+            torch.testing.assert_close(answer.share[index], expected.share[0])
+            torch.testing.assert_close(answer.ridge[index], expected.ridge[0])  # type: ignore[index]
+
+
+def test_maps_are_fitted_and_asked_with_side_inputs() -> None:
+    model, inputs = case()
+    graph = sgfi.capture(model, inputs, invert="x")
+    gates, labels = float64((24, 5), 5), torch.arange(24) % 3
+    batches = [{"x": float64((12, 4), i), "gate": gates[12 * i :][:12], "label": labels[:12]} for i in range(2)]
+    plan = sgfi.plan(graph, "second", ["first", "second"])
+    family = sgfi.calibrate(plan, batches)
+    found = sgfi.invert(family, inputs, channels=[1], terminal=float64((3, 2), 4))
+    for index in range(3):
+        own = bind(family, {name: inputs[name][index : index + 1] for name in ("gate", "label")})
+        alone = sgfi.invert(own, inputs["x"][index : index + 1], channels=[1], terminal=float64((3, 2), 4)[index:][:1])
+        torch.testing.assert_close(found.value[index], alone.value[0])
+    fixed = sgfi.capture(Own(model, gates[:1], labels[:1]).eval(), inputs["x"])
+    same = [{**batch, "gate": gates[:1].expand(12, -1), "label": labels[:1].expand(12)} for batch in batches]
+    expected = sgfi.calibrate(
+        sgfi.plan(fixed, "model.second", ["model.first", "model.second"]), [batch["x"] for batch in batches]
+    )
+    ours = sgfi.calibrate(plan, same)
+    torch.testing.assert_close(
+        sgfi.invert(bind(ours, {"gate": gates[:1], "label": labels[:1]}), inputs["x"]).value,
+        sgfi.invert(expected, inputs["x"]).value,
+    )
+
+
+def test_a_family_with_side_inputs_is_saved_and_loaded(tmp_path: object) -> None:
+    model, inputs = case()
+    graph = sgfi.capture(model, inputs, invert="x")
+    family = sgfi.calibrate(sgfi.plan(graph, "second", ["first", "second"]), [inputs])
+    sgfi.save(family, f"{tmp_path}/maps")
+    other = sgfi.capture(model, {name: value.flip(0) for name, value in inputs.items()}, invert="x")
+    again = sgfi.load(f"{tmp_path}/maps", other)
+    torch.testing.assert_close(sgfi.invert(again, inputs).value, sgfi.invert(family, inputs).value)
+
+
+def test_a_look_at_one_sample_with_its_side_inputs() -> None:
+    model, inputs = case()
+    graph = sgfi.capture(model, inputs, invert="x")
+    prior = sgfi.prior([float64((40, 4), 9)])
+    first = {name: value[:1] for name, value in inputs.items()}
+    seen = sgfi.look(graph, first, "second:1", prior)
+    torch.testing.assert_close(seen.value, sgfi.invert(sgfi.natural(graph, prior), first, "second", 1).value)
+
+
+def test_inputs_and_side_inputs_must_be_as_many() -> None:
+    model, inputs = case()
+    lens = sgfi.natural(sgfi.capture(model, inputs, invert="x"), sgfi.prior([float64((40, 4), 9)]))
+    with pytest.raises(QueryError, match="as many side inputs"):
+        sgfi.invert(lens, {**inputs, "gate": inputs["gate"][:2]}, "second")
+    with pytest.raises(QueryError, match="none called 'gate'"):
+        sgfi.invert(lens, {"x": inputs["x"], "label": inputs["label"]}, "second")
