@@ -1,5 +1,5 @@
 """``sgfi look | graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | tokens | explore |
-export | maps | experiment | demo``."""
+export | report | maps | experiment | demo``."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from sgfi.cli import (
     inversion,
     looking,
     maps,
+    reporting,
     tokens,
 )
 
@@ -71,6 +72,7 @@ for run in (
         tokens.tokens,
         exploring.explore,
         exploring.export,
+        reporting.report,
         demonstration.demo,
     ),
 ):

@@ -65,9 +65,7 @@ class Look:
         from sgfi.figures.answers import Painter, answers_figure
 
         check_picture(tuple(self.x.shape[1:]))
-        height, width = self.x.shape[2:]
-        usual = Preprocessing(size=(height, width))
-        prepared = self.preprocessing or (usual if self.x.shape[1] == 3 else replace(usual, mean=(0.5,), std=(0.5,)))
+        prepared = self.preprocessing or usual_preparation(self.x)
         painter = Painter(self.lens.prior.mean_like(self.x).cpu(), prepared)
         nodes = [self.lens.node(answer.inverse.query.target) for answer in self.answers]
         return answers_figure(self.answers, self.x, nodes, painter, share=share)
@@ -135,6 +133,13 @@ def input_prior(
     if table is not None:
         return embedding_prior(table, int(graph.input.shape[1] or 1))
     return preprocessing or (None if loaded is None else loaded.preprocessing)
+
+
+def usual_preparation(x: Tensor) -> Preprocessing:
+    """What is undone to show pictures (B, C, H, W) of which nothing is known: ImageNet's, or -1..1 for grey ones."""
+    height, width = x.shape[2:]
+    usual = Preprocessing(size=(height, width))
+    return usual if x.shape[1] == 3 else replace(usual, mean=(0.5,), std=(0.5,))
 
 
 def is_picture(shape: tuple[int, ...]) -> bool:

@@ -1,0 +1,143 @@
+"""The figures of a report on pictures: whole tensors, channels, cells, controls; by either estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+import sgfi
+from sgfi import figures
+from sgfi.evaluation.trust import Trust
+from sgfi.figures import Cell, Grid, draw_grid
+from sgfi.figures.answers import Painter, answer_cell, answers_figure, control_cell
+from sgfi.figures.atlases import depth_name, shape_name, source_cell
+from sgfi.figures.grids import query_marks
+from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inversion import Query, sweep
+from sgfi.natural import Solver
+from sgfi.report.html import Picture
+from sgfi.report.questions import Questions
+
+LADDER_RIDGE, LADDER_STEPS = 0.03, 160
+"""Of whole tensors, at the point, with steps enough to solve nearly every system to its tolerance: path pictures of
+whole tensors shift in colour, a larger ridge blurs them more."""
+SHARED_UP_TO = 256
+"""Selected numbers up to which a share is exact, and cheap enough to fade a panel by."""
+TRUST = "Answers beside the pictures that a random and another input's target give"
+
+
+def ladder_picture(
+    lens: sgfi.NaturalInverse,
+    x: Tensor,
+    names: Sequence[str],
+    targets: Sequence[str],
+    preprocessing: Preprocessing,
+    steps: int = LADDER_STEPS,
+) -> Picture:
+    """Whole tensors of every input, deeper to the right."""
+    point = sgfi.natural(lens.graph, lens.prior, jacobian="point", ridge=LADDER_RIDGE, solver=Solver(steps=steps))
+    painter = Painter(point.prior.mean_like(x), preprocessing)
+    inverses: list[Any] = [sgfi.invert(point, x, target=target) for target in targets]
+    rows = [
+        (
+            source_cell(x[index], preprocessing),
+            *(control_cell(inverse.value[index], painter, "") for inverse in inverses),
+        )
+        for index in range(len(x))
+    ]
+    heads = ("input", *(f"{depth_name(node)}\n{shape_name(node)}" for node in map(lens.node, targets)))
+    title = "Natural inverses of whole tensors: detail is lost with depth"
+    figure = draw_grid(Grid(tuple(rows), heads, tuple(names), title))
+    residuals = ", ".join(f"{float(inverse.residual.max()):.2f}" for inverse in inverses)
+    caption = (
+        f'`sgfi.natural(graph, jacobian="point", ridge={LADDER_RIDGE}, solver=Solver(steps={steps}))`: the '
+        f"derivative at the input, a small ridge; largest residual of the solves, left to right: {residuals}. "
+        "Panels are the prior's mean plus the inverse in the input's own colours; a gain above one "
+        "says that the deviation was multiplied."
+    )
+    return Picture.of(figure, "Inputs beside the natural inverses of ever deeper whole tensors", caption)
+
+
+def query_picture(
+    lens: sgfi.NaturalInverse,
+    x: Tensor,
+    queries: Sequence[Query],
+    preprocessing: Preprocessing,
+    columns: int = 4,
+) -> Picture:
+    """One input (1, C, H, W), then the answer to each query on one tensor, its cell outlined."""
+    node = lens.node(queries[0].target)
+    painter = Painter(lens.prior.mean_like(x), preprocessing)
+    source = source_cell(x[0], preprocessing)
+    marks = [query_marks(query, node, x.shape[2:]) for query in queries]
+    share = all(query.selection(node, x.device).count <= SHARED_UP_TO for query in queries)
+    cells = [Cell(source.tensor, source.view, "input", tuple(mark for own in marks for mark in own))]
+    for inverse, query, own in zip(sweep(lens, x, queries), queries, marks, strict=True):
+        label = str(Query(None, query.channels, query.coords))
+        cell = answer_cell(inverse, painter, label=label, share=share)
+        cells.append(Cell(cell.tensor, cell.view, cell.caption, own))
+    rows = tuple(tuple(cells[start : start + columns]) for start in range(0, len(cells), columns))
+    what = "cells" if queries[0].coords else "channels"
+    title = f"Natural inverses of single {what} of {depth_name(node)} ({shape_name(node)})"
+    fades = (
+        f"What the {what[:-1]} does not determine fades to grey; **share** is how much of the variance of the details "
+        "it determines at most"
+        if share
+        else f"Nothing fades: the share of a {what[:-1]} of more than {SHARED_UP_TO} numbers is left out"
+    )
+    facts = lens.describe()
+    setting = f"Jacobian averaged over {facts['points']} points of the path, ridge {facts['ridge']:g}"
+    caption = f"The default setting ({setting}). {fades}; gain is what its deviation was multiplied by."
+    return Picture.of(draw_grid(Grid(rows, title=title, side=1.7)), f"{title}, on one input", caption)
+
+
+def trust_picture(
+    answers: Sequence[Trust], lens: sgfi.NaturalInverse, x: Tensor, preprocessing: Preprocessing
+) -> Picture:
+    """The answers on the first input beside what other targets give at the same operating point."""
+    nodes = [lens.node(answer.inverse.query.target) for answer in answers]
+    small = all(answer.numbers <= SHARED_UP_TO for answer in answers)
+    figure = answers_figure(answers, x, nodes, Painter(lens.prior.mean_like(x), preprocessing), share=small)
+    return Picture.of(figure, TRUST)
+
+
+def map_trust_picture(answers: Sequence[Trust], x: Tensor, preprocessing: Preprocessing) -> Picture:
+    """The same for maps, whose answers have no size to compare: each panel on its own scale."""
+    rows = []
+    for answer in answers:
+        row = [source_cell(x[0], preprocessing), Cell(answer.inverse.value[0])]
+        scores = {"random target": answer.random, "another input's target": answer.swapped}
+        row += [
+            Cell(picture[0], "natural", "" if scores.get(label) is None else f"cos {float(scores[label][0]):.2f}")  # type: ignore[index]
+            for label, picture in answer.controls.items()
+        ]
+        rows.append(tuple(row))
+    heads = ("input", "answer", *max((answer.controls for answer in answers), key=len))
+    labels = tuple(str(answer.inverse.query) for answer in answers)
+    title = "The paper's calibrated maps: the same queries and controls"
+    return Picture.of(draw_grid(Grid(tuple(rows), heads, labels, title, side=1.9)), TRUST)
+
+
+def map_pictures(
+    family: sgfi.MapFamily, asked: Questions, x: Tensor, names: Sequence[str], preprocessing: Preprocessing
+) -> dict[str, Picture]:
+    """The paper's inverses of the same tensors, channels and cells, and of a zero target."""
+    shown: dict[str, Any] = {"preprocessing": preprocessing}
+    ladder = figures.depth_ladder(family, x, asked.targets, names=names, **shown)
+    stages = figures.stage_ladder(family, x[:1], asked.targets, **shown)
+    pictures = {
+        "depths": Picture.of(ladder, "Inputs beside their final calibrated inverses at several depths"),
+        "stages": Picture.of(stages, "Raw VJP, first and final inverse of one input at several depths"),
+    }
+    channels = [channel for query in asked.channels for channel in query.channels or ()]
+    single = figures.channel_grid(family, x[:1], channels, asked.channels[0].target, columns=3, **shown)
+    pictures["channels"] = Picture.of(single, "Calibrated inverses of the same single channels")
+    if asked.cells:
+        cells = [cell for query in asked.cells for cell in query.coords or ()]
+        cell = figures.coordinate_grid(family, x[:1], cells, asked.cells[0].target, columns=3, **shown)
+        pictures["cells"] = Picture.of(cell, "Calibrated inverses of the same single cells, outlined")
+    zero = figures.zero_target(family, x[:1], **shown)
+    pictures["zero"] = Picture.of(zero, "The inverse of a zero target is exactly zero")
+    return pictures
