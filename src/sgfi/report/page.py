@@ -33,14 +33,13 @@ class Page:
     sections: dict[str, list[Block]] = field(default_factory=dict)
     taken: dict[str, float] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
 
     def run(self, steps: Sequence[Step]) -> None:
         """One after another; a step that this model or these inputs do not allow is left out, with the reason."""
         for section, name, make in steps:
-            used = time.monotonic() - self.started
-            if self.seconds is not None and used > self.seconds:
-                self.left_out[name] = f"the {self.seconds:g} s of this report were used up"
+            if self.late:
+                self.left_out[name] = self.why_late
                 continue
             self._say(f"{name} ...")
             begun = time.monotonic()
@@ -51,6 +50,14 @@ class Page:
                 continue
             self.taken[name] = round(time.monotonic() - begun, 2)
             self._add(section, blocks)
+
+    @property
+    def late(self) -> bool:
+        return self.seconds is not None and time.monotonic() - self.started > self.seconds
+
+    @property
+    def why_late(self) -> str:
+        return f"the {self.seconds:g} s of this report were used up"
 
     def finish(self, facts: Sequence[tuple[str, str]], last: Section) -> None:
         """The whole page, and the numbers beside it as JSON."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import sgfi
@@ -24,9 +25,12 @@ from sgfi.report.steps import Steps
 
 PILOT = 2
 """Conjugate-gradient steps of the solve that is timed to see what can be afforded."""
-LADDER_PART, QUERY_PART = 0.25, 0.1
-"""Of the report's seconds: what the depth ladder, and the single channels, may take."""
-FEWEST_STEPS, FEWEST_QUERIES = 20, 3
+LADDER_PART, QUERY_PART, CONTROL_PART = 0.25, 0.1, 0.15
+"""Of the report's seconds: what the depth ladder, the single channels, and the controls of a query may take."""
+FEWEST_STEPS, FEWEST_QUERIES, SHORT_SOLVE = 20, 3, 8
+"""Steps of a whole tensor; queries shown; steps of a channel or cell where the network is large."""
+SOLVES = 9
+"""Of a query with its controls: the answer, three random targets, another input's, four neighbours."""
 LADDER = """
     Nothing is fitted to this network. Each column takes one tensor, deeper to the right, and shows what the input most
     probably is given **all** of it: detail goes, layout and colour stay longest."""
@@ -61,7 +65,25 @@ class PictureSteps(Steps):
     def asked(self) -> Questions:
         subject = self.subject
         targets = spread(subject.targets, self.settings.depths)
-        return Questions.of(subject.lens, subject.x, targets, self.settings.queries, self.affordable_queries)
+        return Questions.of(self.lens, subject.x, targets, self.settings.queries, self.affordable_queries)
+
+    @cached_property
+    def lens(self) -> sgfi.NaturalInverse:
+        """With fewer steps where the controls of a query would take too long."""
+        lens, allowed = self.subject.lens, self._affordable_solves(self.subject.lens.solver.steps)
+        if allowed >= SOLVES:
+            return lens
+        return replace(lens, solver=replace(lens.solver, steps=min(SHORT_SOLVE, lens.solver.steps)))
+
+    @cached_property
+    def checked(self) -> int:
+        allowed = self._affordable_solves(self.lens.solver.steps) / SOLVES
+        return int(min(max(allowed, 1), len(self.subject.x)))
+
+    def _affordable_solves(self, steps: int) -> float:
+        if self.settings.seconds is None:
+            return float("inf")
+        return CONTROL_PART * self.settings.seconds / (steps * self.subject.lens.path.points * self.seconds_per_step)
 
     @cached_property
     def seconds_per_step(self) -> float:
@@ -85,11 +107,15 @@ class PictureSteps(Steps):
 
     @property
     def affordable_queries(self) -> int:
+        allowed = self._affordable_solves(self.lens.solver.steps) * QUERY_PART / CONTROL_PART
+        return int(min(max(allowed, FEWEST_QUERIES), COUNT))
+
+    def affordable_share(self, queries: int) -> int:
+        """Up to how many numbers a query's share is worked out: a product with the Jacobian for each."""
         if self.settings.seconds is None:
-            return COUNT
-        lens = self.subject.lens
-        solve = lens.solver.steps * lens.path.points * self.seconds_per_step
-        return int(min(max(QUERY_PART * self.settings.seconds / solve, FEWEST_QUERIES), COUNT))
+            return pictures.SHARED_UP_TO
+        product = self.seconds_per_step * self.subject.lens.path.points / 2
+        return int(min(QUERY_PART * self.settings.seconds / (queries * product), pictures.SHARED_UP_TO))
 
     def ladder(self) -> Sequence[Block]:
         subject, (count, steps) = self.subject, self.affordable_ladder
@@ -108,16 +134,18 @@ class PictureSteps(Steps):
         return [paragraph(CELLS), self._queries(self.asked.cells)]
 
     def _queries(self, queries: Sequence[Query]) -> Picture:
-        return pictures.query_picture(self.subject.lens, self.subject.x[:1], queries, self.preparation)
+        shared = self.affordable_share(len(queries))
+        return pictures.query_picture(self.lens, self.subject.x[:1], queries, self.preparation, shared)
 
     def drawn_trust(self, answers: Sequence[Trust], estimator: Estimator) -> Sequence[Block]:
         if isinstance(estimator, sgfi.NaturalInverse):
-            return [pictures.trust_picture(answers, estimator, self.subject.x, self.preparation)]
+            shared = self.affordable_share(len(answers))
+            return [pictures.trust_picture(answers, estimator, self.subject.x, self.preparation, shared)]
         return [pictures.map_trust_picture(answers, self.subject.x, self.preparation)]
 
     def decision(self) -> Sequence[Block]:
         subject = self.subject
-        lens, x = subject.lens, subject.x
+        lens, x = self.lens, subject.x
         depths = tuple(spread(default_depths(lens, self.settings.depths), 2))
         means = activation_means(lens, [lens.prior.mean_like(x).unsqueeze(0)], depths)
         options = DecisionSettings(

@@ -25,6 +25,7 @@ LADDER_RIDGE, LADDER_STEPS = 0.03, 160
 whole tensors shift in colour, a larger ridge blurs them more."""
 SHARED_UP_TO = 256
 """Selected numbers up to which a share is exact, and cheap enough to fade a panel by."""
+COLUMNS = 4
 TRUST = "Answers beside the pictures that a random and another input's target give"
 
 
@@ -65,27 +66,27 @@ def query_picture(
     x: Tensor,
     queries: Sequence[Query],
     preprocessing: Preprocessing,
-    columns: int = 4,
+    share_up_to: int = SHARED_UP_TO,
 ) -> Picture:
     """One input (1, C, H, W), then the answer to each query on one tensor, its cell outlined."""
     node = lens.node(queries[0].target)
     painter = Painter(lens.prior.mean_like(x), preprocessing)
     source = source_cell(x[0], preprocessing)
     marks = [query_marks(query, node, x.shape[2:]) for query in queries]
-    share = all(query.selection(node, x.device).count <= SHARED_UP_TO for query in queries)
+    share = all(query.selection(node, x.device).count <= share_up_to for query in queries)
     cells = [Cell(source.tensor, source.view, "input", tuple(mark for own in marks for mark in own))]
     for inverse, query, own in zip(sweep(lens, x, queries), queries, marks, strict=True):
         label = str(Query(None, query.channels, query.coords))
         cell = answer_cell(inverse, painter, label=label, share=share)
         cells.append(Cell(cell.tensor, cell.view, cell.caption, own))
-    rows = tuple(tuple(cells[start : start + columns]) for start in range(0, len(cells), columns))
+    rows = tuple(tuple(cells[start : start + COLUMNS]) for start in range(0, len(cells), COLUMNS))
     what = "cells" if queries[0].coords else "channels"
     title = f"Natural inverses of single {what} of {depth_name(node)} ({shape_name(node)})"
     fades = (
         f"What the {what[:-1]} does not determine fades to grey; **share** is how much of the variance of the details "
         "it determines at most"
         if share
-        else f"Nothing fades: the share of a {what[:-1]} of more than {SHARED_UP_TO} numbers is left out"
+        else f"Nothing fades: the share of a {what[:-1]} of more than {share_up_to} numbers is left out"
     )
     facts = lens.describe()
     setting = f"Jacobian averaged over {facts['points']} points of the path, ridge {facts['ridge']:g}"
@@ -94,11 +95,15 @@ def query_picture(
 
 
 def trust_picture(
-    answers: Sequence[Trust], lens: sgfi.NaturalInverse, x: Tensor, preprocessing: Preprocessing
+    answers: Sequence[Trust],
+    lens: sgfi.NaturalInverse,
+    x: Tensor,
+    preprocessing: Preprocessing,
+    share_up_to: int = SHARED_UP_TO,
 ) -> Picture:
     """The answers on the first input beside what other targets give at the same operating point."""
     nodes = [lens.node(answer.inverse.query.target) for answer in answers]
-    small = all(answer.numbers <= SHARED_UP_TO for answer in answers)
+    small = all(answer.numbers <= share_up_to for answer in answers)
     figure = answers_figure(answers, x, nodes, Painter(lens.prior.mean_like(x), preprocessing), share=small)
     return Picture.of(figure, TRUST)
 

@@ -58,6 +58,16 @@ class Steps(ABC):
         self.subject, self.settings, self.page = subject, settings, page
         self.record: dict[str, Any] = page.record
 
+    @property
+    def lens(self) -> sgfi.NaturalInverse:
+        """The natural inverse as it can be afforded."""
+        return self.subject.lens
+
+    @property
+    def checked(self) -> int:
+        """How many of the inputs controls and removal are worked out for."""
+        return len(self.subject.x)
+
     @cached_property
     @abstractmethod
     def asked(self) -> Questions:
@@ -100,16 +110,16 @@ class Steps(ABC):
     # Natural inverse
 
     def own_queries(self) -> Sequence[Block]:
-        return [paragraph(WHICH_IS_WHICH), *self._trusted("natural", self.subject.lens, self.settings.queries)]
+        return [paragraph(WHICH_IS_WHICH), *self._trusted("natural", self.lens, self.settings.queries)]
 
     def natural_trust(self) -> Sequence[Block]:
         if self.settings.queries:
             return [paragraph("The controls of the queries asked stand with them above.")]
         lead = [paragraph(WHICH_IS_WHICH + (f" {OF_MAPS}" if self.subject.maps else ""))]
-        return [*lead, *self._trusted("natural", self.subject.lens, self.asked.trust)]
+        return [*lead, *self._trusted("natural", self.lens, self.asked.trust)]
 
     def natural_removal(self) -> Sequence[Block]:
-        return self._removal("natural", self.subject.lens)
+        return self._removal("natural", self.lens)
 
     # Maps
 
@@ -158,19 +168,27 @@ class Steps(ABC):
     # Both
 
     def _trusted(self, name: str, estimator: Estimator, queries: Sequence[Query]) -> Sequence[Block]:
-        """Another input's target is that of the input before."""
-        answers = [trust(estimator, self.subject.x, query) for query in queries]
+        """Another input's target is that of the input before; of a single one, the next input's."""
+        x, count = self.subject.x, self.checked
+        others = x[1:2] if count == 1 and len(x) > 1 else None
+        answers: list[Trust] = []
+        for query in queries:
+            if answers and self.page.late:
+                self.page.left_out[f"controls of {query}"] = self.page.why_late
+                continue
+            answers.append(trust(estimator, x[:count], query, others=others))
         records = checks.controls(name, answers)
         self.record.setdefault("controls", []).extend(records)
-        note = paragraph(CONTROL_NOTE.format(count=len(self.subject.x)))
+        note = paragraph(CONTROL_NOTE.format(count=count))
         return [*self.drawn_trust(answers, estimator), checks.control_table(records), note]
 
     def _removal(self, name: str, estimator: Estimator) -> Sequence[Block]:
         groups = [queries for queries in (self.asked.channels, self.asked.cells) if len(queries) > 1]
         prior = self.subject.lens.prior
-        records = [checks.removed(name, estimator, self.subject.x, queries, prior) for queries in groups]
+        x = self.subject.x[: self.checked]
+        records = [checks.removed(name, estimator, x, queries, prior) for queries in groups]
         self.record.setdefault("removal", []).extend(records)
-        return [checks.removal_table(records), paragraph(REMOVAL_NOTE.format(count=len(self.subject.x)))]
+        return [checks.removal_table(records), paragraph(REMOVAL_NOTE.format(count=len(x)))]
 
 
 def answerable(family: sgfi.MapFamily, query: Query) -> bool:
