@@ -11,11 +11,10 @@ import sgfi
 from sgfi import figures
 from sgfi.evaluation.trust import Trust
 from sgfi.figures import Cell, Grid, draw_grid
-from sgfi.figures.answers import Painter, answer_cell, answers_figure, control_cell
-from sgfi.figures.atlases import depth_name, shape_name, source_cell
-from sgfi.figures.grids import query_marks
+from sgfi.figures.answers import Painter, answer_grid, answers_figure, natural_ladder
+from sgfi.figures.atlases import source_cell
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Query, sweep
+from sgfi.inversion import Query
 from sgfi.natural import Solver
 from sgfi.report.html import Picture
 from sgfi.report.questions import Questions
@@ -25,7 +24,6 @@ LADDER_RIDGE, LADDER_STEPS = 0.03, 160
 whole tensors shift in colour, a larger ridge blurs them more."""
 SHARED_UP_TO = 256
 """Selected numbers up to which a share is exact, and cheap enough to fade a panel by."""
-COLUMNS = 4
 TRUST = "Answers beside the pictures that a random and another input's target give"
 
 
@@ -39,18 +37,9 @@ def ladder_picture(
 ) -> Picture:
     """Whole tensors of every input, deeper to the right."""
     point = sgfi.natural(lens.graph, lens.prior, jacobian="point", ridge=LADDER_RIDGE, solver=Solver(steps=steps))
-    painter = Painter(point.prior.mean_like(x), preprocessing)
     inverses: list[Any] = [sgfi.invert(point, x, target=target) for target in targets]
-    rows = [
-        (
-            source_cell(x[index], preprocessing),
-            *(control_cell(inverse.value[index], painter, "") for inverse in inverses),
-        )
-        for index in range(len(x))
-    ]
-    heads = ("input", *(f"{depth_name(node)}\n{shape_name(node)}" for node in map(lens.node, targets)))
-    title = "Natural inverses of whole tensors: detail is lost with depth"
-    figure = draw_grid(Grid(tuple(rows), heads, tuple(names), title))
+    painter = Painter(point.prior.mean_like(x), preprocessing)
+    figure = natural_ladder(inverses, x, painter, [lens.node(target) for target in targets], names)
     residuals = ", ".join(f"{float(inverse.residual.max()):.2f}" for inverse in inverses)
     caption = (
         f'`sgfi.natural(graph, jacobian="point", ridge={LADDER_RIDGE}, solver=Solver(steps={steps}))`: the '
@@ -70,18 +59,8 @@ def query_picture(
 ) -> Picture:
     """One input (1, C, H, W), then the answer to each query on one tensor, its cell outlined."""
     node = lens.node(queries[0].target)
-    painter = Painter(lens.prior.mean_like(x), preprocessing)
-    source = source_cell(x[0], preprocessing)
-    marks = [query_marks(query, node, x.shape[2:]) for query in queries]
     share = all(query.selection(node, x.device).count <= share_up_to for query in queries)
-    cells = [Cell(source.tensor, source.view, "input", tuple(mark for own in marks for mark in own))]
-    for inverse, query, own in zip(sweep(lens, x, queries), queries, marks, strict=True):
-        label = str(Query(None, query.channels, query.coords))
-        cell = answer_cell(inverse, painter, label=label, share=share)
-        cells.append(Cell(cell.tensor, cell.view, cell.caption, own))
-    rows = tuple(tuple(cells[start : start + COLUMNS]) for start in range(0, len(cells), COLUMNS))
     what = "cells" if queries[0].coords else "channels"
-    title = f"Natural inverses of single {what} of {depth_name(node)} ({shape_name(node)})"
     fades = (
         f"What the {what[:-1]} does not determine fades to grey; **share** is how much of the variance of the details "
         "it determines at most"
@@ -91,7 +70,8 @@ def query_picture(
     facts = lens.describe()
     setting = f"Jacobian averaged over {facts['points']} points of the path, ridge {facts['ridge']:g}"
     caption = f"The default setting ({setting}). {fades}; gain is what its deviation was multiplied by."
-    return Picture.of(draw_grid(Grid(rows, title=title, side=1.7)), f"{title}, on one input", caption)
+    figure = answer_grid(lens, x, queries, preprocessing, share)
+    return Picture.of(figure, f"Natural inverses of single {what} of {node.name} on one input", caption)
 
 
 def trust_picture(
