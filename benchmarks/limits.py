@@ -1,7 +1,7 @@
 """The pictures and tables of docs/limits.md: where answers mislead, on EfficientNet-Lite0 and packaged photographs.
 
-``python -m benchmarks.limits`` draws docs/images/limits-*.jpg, writes results/limits.json and puts the tables between the
-marks of docs/limits.md. Nothing but the ``demo`` extra is needed.
+``python -m benchmarks.limits`` draws docs/images/limits-*.jpg, writes results/limits.json and puts the tables between
+the marks of docs/limits.md. Nothing but the ``demo`` extra is needed.
 """
 
 from __future__ import annotations

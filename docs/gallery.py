@@ -24,8 +24,8 @@ ORDER = (
 ).split()
 INTRODUCTION = """# Gallery
 
-Programs of at most 40 lines, each with the picture it writes. The pictures are made by `python docs/gallery.py`; the tests run the same
-programs, smaller. Photograph: `chelsea.png` of scikit-image.
+Programs of at most 40 lines, each with the picture it writes. `python docs/gallery.py` makes the pictures; the tests
+run the same programs, smaller. Photograph: `chelsea.png` of scikit-image.
 
 """
 

@@ -1,7 +1,8 @@
 """Cells that look where they stand.   python examples/cells_that_look_where_they_stand.py PHOTO OUT.png
 
-All channels of one tensor at single cells; the outline is the part of the picture that the cell stands over. Every answer lies
-around its own cell and fades to grey elsewhere: a position of this layer sees a neighbourhood, not the whole picture.
+All channels of one tensor at single cells; the outline is the part of the picture that the cell stands over. Every
+answer lies around its own cell and fades to grey elsewhere: a position of this layer reads a neighbourhood, not the
+whole picture.
 """
 
 import sys

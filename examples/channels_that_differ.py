@@ -1,7 +1,8 @@
 """Channels that differ.   python examples/channels_that_differ.py PHOTO OUT.png
 
-The seven channels of one tensor that registered most of the photograph. Each answers in its own pattern and colour: stripes
-of the fur in channel 0, no pattern that a name comes to mind for in most others. A channel need not look like the photograph.
+The seven channels of one tensor that registered most of the photograph. Each answers in its own pattern and colour:
+dark strokes like those of the fur in channel 0, a bright veil in channel 9. A channel need not look like the
+photograph.
 """
 
 import sys

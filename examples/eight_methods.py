@@ -18,7 +18,7 @@ OTHERS = ["gradient", "gradient x input", "integrated gradients", "Grad-CAM", "L
 TENSOR = "blocks.4.1"
 
 
-def main(photo: str, out: str, channel: int = 96, size: int = 64, crops: int = 512) -> None:
+def main(photo: str, out: str, channel: int = 96, size: int = 64, crops: int = 256) -> None:
     loaded = load_model("pip:efficientnet_lite0", size=size)
     x, graph = read_image(photo, loaded.preprocessing), sgfi.capture(loaded.model, loaded.example)
     query, lens = sgfi.Query(TENSOR, channel), sgfi.natural(graph, loaded.preprocessing)

@@ -14,7 +14,7 @@ from sgfi.inputs import load_model, read_image
 from sgfi.inputs.photographs import random_crops
 
 
-def main(photo: str, out: str, size: int = 64, crops: int = 512) -> None:
+def main(photo: str, out: str, size: int = 64, crops: int = 256) -> None:
     loaded = load_model("pip:efficientnet_lite0", size=size)
     x, graph = read_image(photo, loaded.preprocessing), sgfi.capture(loaded.model, loaded.example)
     lens = sgfi.natural(graph, loaded.preprocessing)
