@@ -6,6 +6,7 @@ the marks of docs/limits.md. Nothing but the ``demo`` extra is needed.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 import sgfi
-from benchmarks.common import HERE, parser, table, write
+from benchmarks.common import HERE, RESULTS, command, parser, table, write
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.trust import Trust, trust
 from sgfi.figures import Cell, Grid, draw_grid, png
@@ -32,12 +33,13 @@ MARKS = re.compile(r"(<!-- limits: ([\w-]+) -->\n).*?(<!-- /limits -->)", re.DOT
 CROPS = (16, 64, 256, 512)
 SHALLOW, MIDDLE = "blocks.2.1", "blocks.4.1"
 WIDEST, QUALITY = 1300, 85
+PARTS = ("leakage", "few_samples", "deep_cells", "shares")
 
 
 class Limits:
     """One network, its natural inverse, and map families of several calibration sizes."""
 
-    def __init__(self, size: int, crops: Sequence[int]) -> None:
+    def __init__(self, size: int, crops: Sequence[int], work: Path) -> None:
         self.loaded: LoadedModel = load_model("pip:efficientnet_lite0", size=size)
         assert self.loaded.preprocessing is not None
         self.prepared: Preprocessing = self.loaded.preprocessing
@@ -45,12 +47,18 @@ class Limits:
         self.lens = sgfi.natural(self.graph, self.prepared)
         photographs = held_out_images(self.prepared)
         self.x, self.names = photographs.inputs, photographs.names
-        plan = sgfi.plan(self.graph)
-        self.families = {count: sgfi.calibrate(plan, random_crops(self.prepared, count)) for count in crops}
-        self.deepest = plan.target
+        self.plan = sgfi.plan(self.graph)
+        self.crops, self.work, self.deepest = tuple(crops), work, self.plan.target
         self.painter = Painter(self.lens.prior.mean, self.prepared)
         self.record: dict[str, Any] = {"size": size, "crops": list(crops), "photographs": self.names}
         self.tables: dict[str, str] = {}
+
+    def family(self, crops: int) -> sgfi.MapFamily:
+        """Fitted now, or read back."""
+        folder = self.work / f"maps-{self.x.shape[-1]}px-{crops}crops"
+        if (folder / "manifest.json").is_file():
+            return sgfi.load(folder, self.graph)
+        return sgfi.calibrate(self.plan, random_crops(self.prepared, crops), checkpoint=folder)
 
     def source(self, index: int = 0) -> Cell:
         return source_cell(self.x[index], self.prepared)
@@ -61,10 +69,10 @@ class Limits:
 
     def leakage(self) -> None:
         """Random and another photograph's target, by both estimators, at three depths."""
-        family = self.families[max(self.families)]
+        family = self.family(max(self.crops))
         rows, numbers = [], []
-        for target in (SHALLOW, MIDDLE, self.deepest):
-            query = sgfi.Query(target, 17)
+        queries = [sgfi.Query(SHALLOW, 17), sgfi.Query(MIDDLE, 17), sgfi.Query(self.deepest)]
+        for query in queries:
             natural, maps = trust(self.lens, self.x, query), trust(family, self.x, query)
             rows.append((self.source(), *self._natural(natural), *self._maps(maps)))
             for name, answer in (("natural", natural), ("maps", maps)):
@@ -78,7 +86,7 @@ class Limits:
                 for what in ("answer", "random target", "other's target")
             ),
         ]
-        labels = [f"{target}:17" for target in (SHALLOW, MIDDLE, self.deepest)]
+        labels = [str(query) for query in queries]
         save(draw_grid(Grid(rows, heads, labels)), "leakage")
         self.record["leakage"] = numbers
         self.tables["leakage"] = table(["estimator", "query", "random target", "another photograph's target"], numbers)
@@ -96,7 +104,7 @@ class Limits:
 
     def few_samples(self) -> None:
         """The deepest tensor's calibrated inverse against the number of calibration pictures."""
-        values = {count: sgfi.invert(family, self.x).value for count, family in self.families.items()}
+        values = {count: sgfi.invert(self.family(count), self.x).value for count in self.crops}
         cosines = {count: pixel_cosine(value, self.x) for count, value in values.items()}
         rows = [
             (
@@ -154,7 +162,7 @@ class Limits:
             )
         heads = ["input", "answer", "faded by\nthe share", "share", "share of\ndetails"]
         save(draw_grid(Grid(rows, heads, [str(query) for query in queries])), "share")
-        self.record["share"] = numbers
+        self.record["shares"] = numbers
         head = ["query", "share, largest", "share, mean", "share of details, largest", "share of details, mean"]
         self.tables["share"] = table(head, numbers)
 
@@ -182,19 +190,28 @@ def save(figure: Any, name: str) -> None:
 def fill(page: Path, tables: dict[str, str]) -> None:
     """The tables between the marks of a page."""
     text = page.read_text(encoding="utf-8")
-    page.write_text(MARKS.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}\n{mark[3]}", text), encoding="utf-8")
+    page.write_text(
+        MARKS.sub(lambda mark: f"{mark[1]}{tables[mark[2]]}\n{mark[3]}" if mark[2] in tables else mark[0], text),
+        encoding="utf-8",
+    )
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--size", type=int, default=64)
     options.add_argument("--crops", type=int, nargs="+", default=CROPS)
+    options.add_argument("--work", type=Path, default=Path("limits-work"), help="folder that keeps the maps")
+    options.add_argument("--only", nargs="+", default=PARTS, choices=PARTS)
     chosen = options.parse_args()
-    limits = Limits(chosen.size, chosen.crops)
-    for part in (limits.leakage, limits.few_samples, limits.deep_cells, limits.shares):
-        part()
-        print(part.__name__, flush=True)
-    write("limits", limits.record, "\n\n".join(limits.tables.values()))
+    limits = Limits(chosen.size, chosen.crops, chosen.work)
+    for part in chosen.only:
+        getattr(limits, part)()
+        print(part, flush=True)
+    kept = RESULTS / "limits.json"
+    before = json.loads(kept.read_text()) if kept.is_file() and set(chosen.only) != set(PARTS) else {}
+    parts = {part: before[part] for part in PARTS if part in before}
+    commands = {**before.get("commands", {}), **dict.fromkeys(chosen.only, command())}  # each part has its own
+    write("limits", {**parts, **limits.record, "commands": commands})
     fill(DOCS / "limits.md", limits.tables)
 
 

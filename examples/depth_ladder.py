@@ -1,6 +1,7 @@
 """A depth ladder.   python examples/depth_ladder.py OUT.png PHOTO...
 
-Whole tensors from shallow to deep, at the point: what a layer as a whole still determines of the input.
+Whole tensors from shallow to deep, at the point: what a layer as a whole still determines of the input. The first
+tensor holds nearly everything; then fine detail goes, then outlines, and layout and colour stay longest.
 """
 
 import sys
@@ -15,7 +16,7 @@ from sgfi.inversion import depth_targets
 from sgfi.natural import Solver
 
 
-def main(out: str, *photos: str, size: int = 128, steps: int = 80) -> None:
+def main(out: str, *photos: str, size: int = 64, steps: int = 160) -> None:
     loaded = load_model("pip:efficientnet_lite0", size=size)
     x = torch.cat([read_image(photo, loaded.preprocessing) for photo in photos])
     graph = sgfi.capture(loaded.model, loaded.example)

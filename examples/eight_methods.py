@@ -1,6 +1,9 @@
 """The same channel by eight methods.   python examples/eight_methods.py PHOTO OUT.png
 
-Each picture is scaled to one size and taken out of the photograph; under it stands how much of the channel went.
+Each picture is scaled to one size and taken out of the photograph; under it stands how much of the channel went. The
+plain gradient removes most (0.48), with noise; the natural inverse removes 0.21 with a picture that photographs could
+differ by. Grad-CAM, LRP and the activation weight the photograph itself, and so does, in effect, the paper's inverse:
+0.01 to 0.03. One channel of one photograph is an example; docs/natural.md has the tables.
 """
 
 import sys

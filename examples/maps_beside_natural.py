@@ -1,6 +1,9 @@
 """The paper's maps beside the natural inverse.   python examples/maps_beside_natural.py PHOTO OUT.png
 
-One channel of the deepest tensor by both estimators, each beside what a random target gives at the same photograph.
+Channel 17 of two tensors by both estimators, each beside what a random target gives at the same photograph. The maps
+draw the cat whatever they are asked (absolute cosine 0.83 and 0.91 with random targets), once in negative; the
+natural inverse changes with the target, and in the last tensor, where a channel is four numbers, has little to show
+(a share of at most 0.09).
 """
 
 import sys

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sgfi.report.attribution import NaturalAttribution
     from sgfi.report.look import look
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = [
     "Estimator",
     "Inverse",
