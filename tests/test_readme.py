@@ -9,8 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from sgfi.evaluation.trust import OPERATING_POINT, trust
-from sgfi.inversion import Query
+from sgfi.evaluation.trust import OPERATING_POINT
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -32,13 +31,12 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     space: dict = {}
     exec(compile(example(), str(README), "exec"), space)
-    inverse, x, lens = (space[name] for name in ("inverse", "x", "lens"))
-    assert inverse.value.shape == x.shape and torch.isfinite(inverse.value).all()
-    assert inverse.share.shape == (3, 64, 64) and inverse.ridge.shape == (3,)
+    look = space["look"]
+    assert look.value.shape == look.x.shape == (1, 3, 64, 64) and torch.isfinite(look.value).all()
     with Image.open(tmp_path / "answer.png") as picture:
         assert min(picture.size) > 300
-    answer = trust(lens, x, Query("blocks.4.1", (17,)))
-    assert answer.random.abs().max() < OPERATING_POINT  # the README says that it answers
+    (answer,) = look.answers
+    assert answer.random.abs().max() < OPERATING_POINT and "follows its target" in str(look)  # the README says so
 
 
 def test_links_and_pictures_exist() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sgfi.report.look import look
     from sgfi.report.look_all import look_all
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __all__ = [
     "Estimator",
     "Inverse",

@@ -28,6 +28,7 @@ COMMANDS = [
     "atlas",
     "evaluate",
     "demo",
+    "report",
     "maps info",
     "maps verify",
     "maps shrink",

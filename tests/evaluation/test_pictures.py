@@ -59,6 +59,16 @@ def test_every_method_draws_on_a_small_network(name: str) -> None:
     assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
 
 
+def test_grad_cam_is_the_weighted_activation() -> None:
+    model, x = Small().eval(), torch.randn(2, 3, 8, 8)
+    scene = Scene.of(sgfi.capture(model, x), x, torch.zeros(3, 8, 8), [sgfi.Query("two", 1)], model)
+    with torch.no_grad():
+        own, origin = model(x)[:, 1], model(torch.zeros(1, 3, 8, 8))[:, 1]
+    weight = (own - origin).mean((1, 2), keepdim=True)  # the score's gradient is the deviation, zero in other channels
+    expected = (weight * own).relu().unsqueeze(1) * x
+    torch.testing.assert_close(pictures("Grad-CAM", scene)[0], expected, rtol=1e-4, atol=1e-5)
+
+
 def test_misuse_is_named() -> None:
     _, scene = linear()
     with pytest.raises(QueryError, match="Did you mean"):

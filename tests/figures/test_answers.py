@@ -9,7 +9,7 @@ from matplotlib.text import Text
 from torch import nn
 
 import sgfi
-from sgfi.figures.answers import GREY, Painter, answer_cell, answer_ladder, opacity_of
+from sgfi.figures.answers import GREY, Painter, answer_cell, answer_grid, natural_ladder, opacity_of
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.natural import NaturalAnswer
 
@@ -95,5 +95,13 @@ def test_small_answers_are_multiplied_and_say_so() -> None:
 
 def test_a_ladder_of_inputs(look) -> None:
     inverses = [trusted.inverse for trusted in look.answers]
-    figure = answer_ladder(inverses, look.x, PAINTER, ["one", "two"])
-    assert len(figure.axes) == 3 and {"input", "one", "two"} <= set(texts(figure))
+    nodes = [look.lens.node(inverse.query.target) for inverse in inverses]
+    figure = natural_ladder(inverses, look.x, PAINTER, nodes, ["cat"])
+    assert len(figure.axes) == 3 and {"input", "cat"} <= set(texts(figure))
+
+
+def test_a_grid_has_a_panel_for_each_query(look) -> None:
+    node = look.lens.node(look.inverse.query.target)
+    figure = answer_grid(look.lens, look.x, [sgfi.Query(node.name, 0), sgfi.Query(node.name, 1)], PAINTER.preprocessing)
+    labels = [axes.get_xlabel().splitlines()[0] for axes in figure.axes]
+    assert labels == ["input", ":0", ":1"]

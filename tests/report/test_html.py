@@ -6,9 +6,7 @@ import base64
 import re
 from html.parser import HTMLParser
 
-import pytest
-
-from sgfi.report import Code, Drawing, Picture, Report, Section, Table, Text, read_report, render
+from sgfi.report import Code, Drawing, Picture, Report, Section, Table, Text, render
 
 VOID = {"meta", "img", "source", "br"}
 
@@ -86,18 +84,3 @@ def test_text_is_escaped_and_marked_up() -> None:
 
 def test_columns_of_numbers_are_aligned() -> None:
     assert '<td class="number">-12.5</td>' in page() and "<td>x</td>" in page()
-
-
-def test_a_page_of_markdown_is_read_into_sections() -> None:
-    text = (
-        "# Title\n\nLead.\n\n## First\n\nTwo\nlines.\n\n![made]\n\n## Second\n\n```\na = 1\n\nb   = 2\n```\n\nAfter.\n"
-    )
-    made = Table(("a",), (("1",),))
-    report = read_report(text, {"made": made}, (("1", "fact"),), "foot")
-    assert (report.title, report.lead, report.facts, report.foot) == ("Title", "Lead.", (("1", "fact"),), "foot")
-    assert report.sections == (
-        Section("First", (Text("Two lines."), made)),
-        Section("Second", (Code("a = 1\n\nb   = 2"), Text("After."))),
-    )
-    with pytest.raises(KeyError):
-        read_report(text, {})

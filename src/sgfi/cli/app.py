@@ -22,6 +22,7 @@ from sgfi.cli import (
     maps,
     moments,
     recipes,
+    reporting,
     tokens,
 )
 
@@ -96,6 +97,7 @@ for run in (
         tokens.tokens,
         exploring.explore,
         exploring.export,
+        reporting.report,
         demonstration.demo,
     ),
 ):

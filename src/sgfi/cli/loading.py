@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import sgfi
 from sgfi.calibration.memory import available
 from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, StoreError
 from sgfi.inputs.models import LoadedModel, load_model, parse_spec, reload_model
+from sgfi.language import transfer
 from sgfi.report.look import input_prior
 from sgfi.storage import read_manifest, record_of
 
@@ -133,6 +136,14 @@ def _refuse_file(path: Path, record: Mapping[str, Any]) -> None:
             f"maps in {path} that name {named}, which would be run",
             f"If you trust that file, name it with --model path/to/net.py:build, here --model {named}",
         )
+
+
+def at_length(opened: OpenEstimator, length: int) -> sgfi.Estimator:
+    """Maps of sequences at an input's own length; a natural inverse, and maps of this length, as they are."""
+    fitted, width = opened.loaded.input_shape[0], opened.loaded.input_shape[-1]
+    if length == fitted or not isinstance(opened, OpenFamily):
+        return opened.estimator
+    return transfer(opened.family, sgfi.capture(opened.loaded.model, torch.zeros(2, length, width)))
 
 
 def on_disk(manifest: Mapping[str, Any]) -> int:

@@ -12,12 +12,12 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import OpenEstimator, OpenFamily, names_model, natural_inverse
+from sgfi.cli.loading import at_length, names_model, natural_inverse
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import STAGES, Estimator
-from sgfi.language import energy_profile, entropy, nearest, tokenise, transfer
+from sgfi.language import energy_profile, entropy, nearest, tokenise
 from sgfi.storage import write_text
 
 
@@ -60,7 +60,7 @@ def tokens(
     else:
         loaded = asked.opened.loaded
         ids = _ids(loaded, text, quiet)
-        estimator = _at_length(asked.opened, len(ids))
+        estimator = at_length(asked.opened, len(ids))
     positions = _positions(position, every, len(ids))
     record = _answer(loaded, estimator, ids, positions, stage)
     _draw(record, cue or [], f"{estimator.target}, {stage}", out, force)
@@ -80,14 +80,6 @@ def _ids(loaded: LoadedModel, text: str, quiet: bool) -> torch.Tensor:
     if len(ids) > most:
         say(f"There is room for {most} tokens: the first {len(ids) - most} of {len(ids)} are left out.", quiet)
     return ids[-most:]
-
-
-def _at_length(opened: OpenEstimator, length: int) -> Estimator:
-    """The maps at the text's own length."""
-    width = opened.loaded.input_shape[1]
-    if length == opened.loaded.input_shape[0] or not isinstance(opened, OpenFamily):
-        return opened.estimator
-    return transfer(opened.family, sgfi.capture(opened.loaded.model, torch.zeros(2, length, width)))
 
 
 def _positions(position: list[int] | None, every: bool, length: int) -> list[int]:

@@ -1,7 +1,4 @@
-"""The demonstration: a real ImageNet network, real photographs, every figure, one report. Nothing is downloaded.
-
-Steps, each a function: load, draw natural inverses, calibrate (or reuse), measure, draw the maps' inverses, report.
-"""
+"""The demonstration: a report on a real ImageNet network and real photographs. Nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -9,41 +6,38 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import sgfi
-from sgfi import figures
-from sgfi.demo.natural import (
-    LADDER_RIDGE,
-    LADDER_STEPS,
-    ladder_picture,
-    map_trust_picture,
-    query_picture,
-    trust_picture,
-)
-from sgfi.demo.page import Drawn, compose
-from sgfi.demo.questions import Questions, check
 from sgfi.errors import DataError, StoreError
-from sgfi.evaluation.tables import measure
-from sgfi.evaluation.trust import Trust
-from sgfi.inputs.data import TensorBatches
 from sgfi.inputs.models import LoadedModel, load_model
-from sgfi.inputs.photographs import CALIBRATION, held_out_images, random_crops
+from sgfi.inputs.photographs import CALIBRATION, HELD_OUT, held_out_images, random_crops
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Query
-from sgfi.report import Drawing, Picture, render
+from sgfi.inversion import STAGES
+from sgfi.report.checks import cosines
+from sgfi.report.subject import Maps, ReportSettings, Subject
+from sgfi.report.writing import write_report
 from sgfi.settings import read_settings
-from sgfi.storage import write_text
+from sgfi.storage import read_manifest, write_text
 
 MADE_BY = "sgfi demo"
+TITLE = "What the features of an ImageNet network identify"
+LEAD = (
+    "Feature inverses of `{model}` (real ImageNet weights) on photographs that no map was fitted on: {photographs}. "
+    "First the natural inverse, which needs no calibration, then the paper's calibrated inverses, fitted on random "
+    "crops of other photographs; each beside controls that say how far to trust a picture. The settings of this "
+    "demonstration were tried out on these very photographs."
+)
+MORE = """sgfi report torchvision:resnet18 photo.jpg --out resnet18.html
+sgfi calibrate torchvision:resnet18 --boundaries stage,stem --data photos/ --out maps/resnet18
+sgfi report maps/resnet18 other-photos/ --out maps.html"""
 
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the demonstration runs on. The defaults fit three minutes and 4 GiB on two cores."""
+    """What the demonstration runs on. The defaults fit two minutes and 4 GiB on two cores."""
 
     model: str = "pip:efficientnet_lite0"
     size: int = 64
@@ -65,84 +59,81 @@ class DemoSettings:
         return f"maps-{name}-{where}-{self.size}px-{self.crops}crops-{how}-seed{self.seed}"
 
 
-@dataclass
-class Clock:
-    """Seconds per step, in the order they were taken."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = round(time.perf_counter() - started, 2)
-
-
-@dataclass(frozen=True)
-class Gallery:
-    """The folder of the figures, and what is in it."""
-
-    folder: Path
-    announce: bool
-    """Whether to say on the error stream where the first picture is, as soon as it is."""
-    drawn: dict[str, Drawn] = field(default_factory=dict)
-
-    def add(self, name: str, picture: Picture) -> None:
-        file = self.folder / f"{name}.png"
-        file.write_bytes(picture.light)
-        if self.announce and not self.drawn:
-            print(f"first picture: {file}", file=sys.stderr, flush=True)
-        self.drawn[name] = Drawn(f"figures/{file.name}", picture)
-
-
 def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = True, force: bool = False) -> Path:
     """Everything; returns the path of the report."""
-    settings = settings or DemoSettings()
+    settings, started = settings or DemoSettings(), time.monotonic()
     _claim(out, force)
-    clock, gallery = Clock(), Gallery(out / "figures", progress)
-    with clock.step("load the model, capture its graph"):
-        loaded = load_model(settings.model, size=settings.size)
-        graph = sgfi.capture(loaded.model, loaded.example)
-    prepared = _prepared(loaded)
-    photographs = held_out_images(prepared)
-    x, lens = photographs.inputs, sgfi.natural(graph, prepared)
-    named = [*settings.boundaries, *([settings.target] if settings.target else [])] if settings.boundaries else []
-    asked = Questions.of(lens, x, settings.depths, [lens.node(name).name for name in named])
-    with clock.step("natural inverse: depth ladder"):
-        gallery.add("natural-depths", ladder_picture(graph, photographs, asked.targets, prepared))
-    with clock.step("natural inverse: channels and cells"):
-        gallery.add("natural-channels", query_picture(lens, x[:1], asked.channels, prepared))
-        gallery.add("natural-cells", query_picture(lens, x[:1], asked.cells, prepared))
-    with clock.step("natural inverse: controls and removal"):
-        natural = check("natural", lens, lens.prior, asked, x)
-        gallery.add("natural-controls", trust_picture(natural.answers, lens, x, prepared))
-    with clock.step("calibrate maps"):
-        plan = sgfi.plan(graph, settings.target, settings.boundaries or "stage")
-        family, reused = fit(loaded, plan, settings, out / settings.folder, progress)
-    with clock.step("maps: measure, controls and removal"):
-        results = measure(family, photographs, [Query(target) for target in asked.targets])
-        maps = check("maps", family, lens.prior, asked, x)
-    with clock.step("maps: draw"):
-        draw_maps(gallery, family, asked, maps.answers, photographs, prepared)
-    record = {
-        "made_by": MADE_BY,
+    loaded = load_model(settings.model, size=settings.size)
+    graph = sgfi.capture(loaded.model, loaded.example)
+    photographs, plan = (
+        held_out_images(_prepared(loaded)),
+        sgfi.plan(graph, settings.target, settings.boundaries or "stage"),
+    )
+    folder = out / settings.folder
+    reused = (folder / "manifest.json").exists()
+    maps = Maps(settings.folder, lambda: fit(loaded, plan, settings, folder, progress), lambda: read_manifest(folder))
+    lens = sgfi.natural(graph, _prepared(loaded))
+    subject = Subject(loaded, lens, photographs.inputs, tuple(photographs.names), plan.boundaries[1:], maps)
+    used = "; ".join(f"{p.name} ({p.licence}, from {p.pip_name})" for p in (*HELD_OUT, *CALIBRATION))
+    report = ReportSettings(
+        depths=settings.depths,
+        seconds=None,
+        title=TITLE,
+        lead=LEAD.format(model=settings.model, photographs=", ".join(photographs.names)),
+        command=MADE_BY,
+        source=settings.folder,
+        more=MORE,
+        foot=f"Photographs: {used}.",
+    )
+    record = write_report(subject, out / "report.html", report, progress=progress)
+    record |= {
         "settings": asdict(settings),
         "reused_maps": reused,
-        "maps": {"folder": settings.folder, "MiB": round(family.bytes / 2**20, 1)},
-        "natural": lens.describe(),
-        "natural_ladder": {"jacobian": "point", "ridge": LADDER_RIDGE, "steps": LADDER_STEPS},
-        "fitted_nodes": len(family.plan.fitted),
-        "target": family.target,
-        "seconds": clock.seconds,
+        "whole_run_seconds": round(time.monotonic() - started, 1),
         "peak_memory_GiB": round(peak_memory() / 2**30, 2),
-        "controls": [*natural.controls, *maps.controls],
-        "removal": [*natural.removals, *maps.removals],
-        "results": results,
     }
-    write_text(out / "results.json", json.dumps(record, indent=1))
-    report = out / "report.html"
-    write_text(report, render(compose(out, gallery.drawn)))
-    return report
+    write_text(out / "report.json", json.dumps(record, indent=1) + "\n")
+    return out / "report.html"
+
+
+def summary(out: Path) -> list[str]:
+    """The outcome in a few lines, from the file the run wrote."""
+    record: dict[str, Any] = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    deepest = cosines(record["results"])[record["target"]]
+    means = ", ".join(f"{stage} {deepest[stage]:.2f}" for stage in STAGES)
+    scores = {(entry["estimator"], entry["asked"]): entry["best_at_own"] for entry in record["removal"]}
+    lines = [
+        f"own picture removes its channel most (chance {record['removal'][0]['chance']:.2f}): natural "
+        f"{scores['natural', 'channels']:.2f}, paper's maps {scores['maps', 'channels']:.2f}",
+        f"alignment of the maps, pixel cosine at {record['target']} on {len(HELD_OUT)} held-out photographs: {means}",
+        f"{record['whole_run_seconds']:.0f} s, peak memory {record['peak_memory_GiB']} GiB",
+    ]
+    if record["reused_maps"]:
+        lines.append(f"maps reused from {out / record['maps']['folder']}")
+    return lines
+
+
+def fit(loaded: LoadedModel, plan: sgfi.Plan, settings: DemoSettings, folder: Path, progress: bool) -> sgfi.MapFamily:
+    """The map family; one that is there already is read, an interrupted fit resumes where it stopped."""
+    if (folder / "manifest.json").exists():
+        return sgfi.load(folder, plan.graph)
+    batches = random_crops(_prepared(loaded), settings.crops, settings.seed)
+    facts = {**batches.describe(), "seed": settings.seed, "photographs": [p.name for p in CALIBRATION]}
+    return sgfi.calibrate(
+        plan,
+        batches,
+        settings.ridge,
+        preset=settings.preset,
+        checkpoint=folder,
+        progress=progress,
+        provenance={"model": loaded.provenance, "data": facts},
+    )
+
+
+def peak_memory() -> int:
+    """Bytes of this process at its largest."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _claim(out: Path, force: bool) -> None:
@@ -153,71 +144,16 @@ def _claim(out: Path, force: bool) -> None:
             f"{out}, which holds something else",
             "Choose another with --out or pass --force.",
         )
-    (out / "figures").mkdir(parents=True, exist_ok=True)
-    if not (out / "results.json").exists():
-        (out / "results.json").write_text(json.dumps({"made_by": MADE_BY}), encoding="utf-8")
+    out.mkdir(parents=True, exist_ok=True)
+    if not (out / "report.json").exists():
+        write_text(out / "report.json", json.dumps({"made_by": MADE_BY}))
 
 
 def _is_ours(out: Path) -> bool:
     try:
-        return read_settings(out / "results.json").get("made_by") == MADE_BY
+        return read_settings(out / "report.json").get("made_by") == MADE_BY
     except DataError:
         return False
-
-
-def fit(
-    loaded: LoadedModel, plan: sgfi.Plan, settings: DemoSettings, folder: Path, progress: bool
-) -> tuple[sgfi.MapFamily, bool]:
-    """The map family, and whether it was there already. An interrupted fit resumes where it stopped."""
-    if (folder / "manifest.json").exists():
-        return sgfi.load(folder, plan.graph), True
-    batches = random_crops(_prepared(loaded), settings.crops, settings.seed)
-    facts = {**batches.describe(), "seed": settings.seed, "photographs": [p.name for p in CALIBRATION]}
-    family = sgfi.calibrate(
-        plan,
-        batches,
-        settings.ridge,
-        preset=settings.preset,
-        checkpoint=folder,
-        progress=progress,
-        provenance={"model": loaded.provenance, "data": facts},
-    )
-    return family, False
-
-
-def draw_maps(
-    gallery: Gallery,
-    family: sgfi.MapFamily,
-    asked: Questions,
-    answers: list[Trust],
-    photographs: TensorBatches,
-    preprocessing: Preprocessing,
-) -> None:
-    """The paper's inverses of the same tensors, channels and cells, with their controls."""
-    x = photographs.inputs
-    channels = [channel for query in asked.channels for channel in query.channels or ()]
-    cells = [cell for query in asked.cells for cell in query.coords or ()]
-    middle, grid = asked.channels[0].target, asked.cells[0].target
-    ladder = figures.depth_ladder(family, x, asked.targets, names=photographs.names, preprocessing=preprocessing)
-    gallery.add("depths", Picture.of(ladder, "Photographs beside their final calibrated inverses at several depths"))
-    stages = figures.stage_ladder(family, x[:1], asked.targets, preprocessing=preprocessing)
-    gallery.add("stages", Picture.of(stages, "Raw VJP, first and final inverse of one photograph at several depths"))
-    single = figures.channel_grid(family, x[:1], channels, middle, columns=3, preprocessing=preprocessing)
-    gallery.add("channels", Picture.of(single, "Calibrated inverses of the same single channels"))
-    cell = figures.coordinate_grid(family, x[:1], cells, grid, columns=3, preprocessing=preprocessing)
-    gallery.add("coordinates", Picture.of(cell, "Calibrated inverses of the same single cells, outlined"))
-    gallery.add("controls", map_trust_picture(answers, x, preprocessing))
-    zero = figures.zero_target(family, x[:1], preprocessing=preprocessing)
-    gallery.add("zero", Picture.of(zero, "The inverse of a zero target is exactly zero"))
-    note = f"{len(family.plan.fitted)} fitted nodes. Arrows run from a node to the children it is repaired from."
-    drawing = Drawing(family.plan.draw(gallery.folder / "dag.svg"), note)
-    gallery.drawn["dag"] = Drawn("figures/dag.svg", drawing)
-
-
-def peak_memory() -> int:
-    """Bytes of this process at its largest."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _prepared(loaded: LoadedModel) -> Preprocessing:

@@ -210,10 +210,34 @@ def _relevance(scene: Scene) -> Tensor:
 @method("activation x input")
 def _activation(scene: Scene) -> Tensor:
     """The feature's deviation, summed over channels and brought to the input's size, as a mask on ``x - mu``."""
+    _check_pictures(scene)
     node = scene.graph.nodes[scene.target]
+    return _masked(scene, torch.stack([as_grid(d, node).abs().sum(1) for d in scene.directions()]))
+
+
+@method("Grad-CAM")
+def _grad_cam(scene: Scene) -> Tensor:
+    """captum's, at the target's own tensor: positive parts of its channels weighted by their mean gradient, brought to
+    the input's size, as a mask on ``x - mu``."""
+    _check_pictures(scene)
+    maps = []
+    for x, direction in scene.rows():
+        feature = scene.module(direction)
+        cam = _captum().LayerGradCam(feature, feature.model.get_submodule(feature.path))
+        maps.append(cam.attribute(x, relu_attributions=True).detach())
+    grids = scene.by_query(maps)  # (Q, B, 1, h, w), where the tensor lies on a grid
+    if grids.dim() != 5:
+        raise QueryError("a target that lies on a grid", repr(scene.target), "Leave this method out here.")
+    return _masked(scene, grids[:, :, 0])
+
+
+def _check_pictures(scene: Scene) -> None:
     if scene.x.dim() != 4:
         raise QueryError("pictures as inputs", str(tuple(scene.x.shape)), "Leave this method out here.")
-    maps = torch.stack([as_grid(d, node).abs().sum(1) for d in scene.directions()])  # (Q, B, h, w)
+
+
+def _masked(scene: Scene, maps: Tensor) -> Tensor:
+    """(Q, B, h, w), brought to the input's size, times ``x - mu``."""
     masks = F.interpolate(maps, scene.x.shape[-2:], mode="bilinear", align_corners=False)
     return masks.unsqueeze(2) * (scene.x - scene.mean)
 

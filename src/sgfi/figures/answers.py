@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from sgfi.evaluation.trust import Trust
-from sgfi.figures.atlases import shape_name, source_cell
+from sgfi.figures.atlases import depth_name, shape_name, source_cell
 from sgfi.figures.grids import Cell, Grid, draw_cell, draw_grid, query_marks
 from sgfi.figures.style import FAINT, new_figure
 from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
-from sgfi.inversion import Inverse
+from sgfi.inversion import Estimator, Inverse, Query, sweep
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,6 +36,7 @@ SAME_GAIN = 1.05
 """Gain up to which none is named."""
 SIDE, GAP, MARGIN, HEADS, CAPTIONS = 1.5, 0.1, 0.12, 0.3, 0.3
 TITLE, TEXT, SMALL, LEADING = 9.5, 8.5, 7.5, 1.2
+COLUMNS = 4
 RULE = "Each picture is the mean colour plus gain times the answer; controls have gains of their own."
 OPACITY = (
     "Opacity is the root of the share, relative to its maximum: grey is what the feature does not determine. Controls "
@@ -107,13 +108,42 @@ def answers_figure(
     return _draw_rows(rows, f"{RULE} {OPACITY if share else SOLID}")
 
 
-def answer_ladder(inverses: Sequence[Inverse], x: Tensor, painter: Painter, heads: Sequence[str]) -> Figure:
-    """One row an input (B, C, H, W): the input, then each of the inverses, on which share is opacity."""
+def natural_ladder(
+    inverses: Sequence[Inverse],
+    x: Tensor,
+    painter: Painter,
+    nodes: Sequence[Node],
+    names: Sequence[str] = (),
+) -> Figure:
+    """One row an input (B, C, H, W): the input, then each whole tensor's inverse; nothing fades."""
     rows = [
-        (source_cell(x[index], painter.preprocessing), *(answer_cell(inverse, painter, index) for inverse in inverses))
+        (
+            source_cell(x[index], painter.preprocessing),
+            *(control_cell(inverse.value[index], painter, "") for inverse in inverses),
+        )
         for index in range(len(x))
     ]
-    return draw_grid(Grid(tuple(rows), ("input", *heads), (), "The same inputs from ever deeper tensors", side=1.7))
+    heads = ("input", *(f"{depth_name(node)}\n{shape_name(node)}" for node in nodes))
+    title = "Natural inverses of whole tensors: detail is lost with depth"
+    return draw_grid(Grid(tuple(rows), heads, tuple(names), title))
+
+
+def answer_grid(
+    lens: Estimator, x: Tensor, queries: Sequence[Query], preprocessing: Preprocessing, share: bool = True
+) -> Figure:
+    """One input (1, C, H, W), then a natural inverse's answer to each query on one tensor, its cell outlined."""
+    node = lens.node(queries[0].target)
+    painter = Painter((x[0] * 0 + lens.origin).cpu(), preprocessing)
+    marks = [query_marks(query, node, x.shape[2:]) for query in queries]
+    source = source_cell(x[0], preprocessing)
+    cells = [replace(source, caption="input", marks=tuple(mark for own in marks for mark in own))]
+    for inverse, query, own in zip(sweep(lens, x, queries), queries, marks, strict=True):
+        label = str(Query(None, query.channels, query.coords))
+        cells.append(replace(answer_cell(inverse, painter, label=label, share=share), marks=own))
+    rows = tuple(tuple(cells[start : start + COLUMNS]) for start in range(0, len(cells), COLUMNS))
+    what = "cells" if queries[0].coords else "channels"
+    title = f"Natural inverses of single {what} of {depth_name(node)} ({shape_name(node)})"
+    return draw_grid(Grid(rows, title=title, side=1.7))
 
 
 def _painted(picture: Tensor, painter: Painter, opacity: Tensor | None, notes: list[str]) -> Cell:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sgfi.report.html import Code, Drawing, Picture, Report, Section, Table, Text, read_report, render
+from sgfi.report.html import Code, Drawing, Picture, Report, Section, Table, Text, render
 
-__all__ = ["Code", "Drawing", "Picture", "Report", "Section", "Table", "Text", "read_report", "render"]
+__all__ = ["Code", "Drawing", "Picture", "Report", "Section", "Table", "Text", "render"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
@@ -89,23 +89,6 @@ class Report:
     facts: tuple[tuple[str, str], ...] = ()
     """A few numbers at the top: (value, what it is)."""
     foot: str = ""
-
-
-PIECES = re.compile(r"^```\n(.*?)\n```$|^!\[([\w-]+)\]$|^([^\n]+(?:\n[^\n]+)*)$", re.MULTILINE | re.DOTALL)
-"""Of Markdown: fenced code, the name of a block, a paragraph."""
-
-
-def read_report(
-    text: str, blocks: Mapping[str, Block], facts: tuple[tuple[str, str], ...] = (), foot: str = ""
-) -> Report:
-    """From Markdown: title and lead, then sections of paragraphs, code and ``![name]``, which is one of ``blocks``."""
-
-    def block(code: str, name: str, words: str) -> Block:
-        return Code(code) if code else blocks[name] if name else Text(" ".join(words.split()))
-
-    head, *parts = (part.partition("\n") for part in re.split(r"^##? ", text, flags=re.MULTILINE)[1:])
-    sections = (Section(title, tuple(block(*piece) for piece in PIECES.findall(body))) for title, _, body in parts)
-    return Report(head[0], head[2].strip(), tuple(sections), facts, foot)
 
 
 def render(report: Report) -> str:
