@@ -27,7 +27,10 @@ from benchmarks.common import RESULTS, parser, table, write
 SECONDS, MEGABYTES = 300, 6000
 """Bounds of one model: time on the clock, and resident memory."""
 NAME = "models"
-CUT = ("torchvision:resnet18", "timm:deit_tiny_patch16_224", "hf:bert", "hf:clip", "smp:Unet-resnet18", "diffusers:unet")
+CUT = (
+    *("torchvision:squeezenet1_1 at 64", "timm:lcnet_050 at 64", "hf:bert at 8", "hf:clip", "smp:Unet-resnet18 at 64"),
+    "diffusers:unet",
+)
 """What the tests run."""
 
 
@@ -66,7 +69,11 @@ MODELS = [
     Entry("timm:deit_tiny_patch16_224", 112),
     *_sized("timm", 64, "vit_tiny_patch16_224 deit_tiny_distilled_patch16_224 convnextv2_atto resnet10t seresnet18"),
     *_sized("timm", 64, "mobileone_s0 repvgg_a0 ghostnet_050 mobilenetv3_small_050 lcnet_050 tinynet_e regnetx_002"),
-    *_sized("timm", 64, "tf_efficientnet_lite0 poolformer_s12 pvt_v2_b0 edgenext_xx_small mobilevit_xxs xcit_nano_12_p16_224"),
+    *_sized(
+        "timm",
+        64,
+        "tf_efficientnet_lite0 poolformer_s12 pvt_v2_b0 edgenext_xx_small mobilevit_xxs xcit_nano_12_p16_224",
+    ),
     Entry("timm:eva02_tiny_patch14_224", 56),
     *_sized("open_clip", 64, "ViT-B-32 RN50"),
     *_sized("smp", 64, "Unet-resnet18 FPN-resnet18 Linknet-resnet18"),
@@ -100,13 +107,22 @@ def configured(name: str, folder: Path) -> None:
 
     if name in ("clip", "siglip"):
         text, vision = configuration("transformers bert").to_dict(), configuration(f"transformers {name}")
-        own = {key: text[key] for key in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")}
+        own = {
+            key: text[key] for key in ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+        }
         family = {"clip": transformers.CLIPConfig, "siglip": transformers.SiglipConfig}[name]
         ids = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
         config = family(text_config={**own, **ids}, vision_config=vision.to_dict())
     elif name == "beit":
         vision = configuration("transformers vit").to_dict()
-        names = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size", "image_size", "patch_size")
+        names = (
+            "num_hidden_layers",
+            "hidden_size",
+            "num_attention_heads",
+            "intermediate_size",
+            "image_size",
+            "patch_size",
+        )
         config = transformers.BeitConfig(**{key: vision[key] for key in names})
     else:
         config = configuration(f"transformers {name.replace('_', ' ')}")

@@ -23,7 +23,7 @@ from sgfi.plugins import Registry
 
 @dataclass(frozen=True)
 class RecipeBoundaries:
-    """The name of a recipe, its boundaries in topological order (input first) and default target (last)."""
+    """The name of a recipe, its boundaries in topological order (input first) and default target (mostly the last)."""
 
     recipe: str
     boundaries: tuple[str, ...]
@@ -96,7 +96,7 @@ def recipe_boundaries(graph: TensorGraph, name: str | None = None) -> RecipeBoun
             f"none in {graph!r}",
             "Name boundaries, a target and their axes yourself: plan(graph, target, [names], axes={...}).",
         )
-    return _with_stem(structure, GENERIC, names)
+    return _with_stem(structure, GENERIC, names, before_skips_end(structure, names))
 
 
 def _named_recipe(structure: Structure, name: str) -> tuple[str, ...]:
@@ -124,12 +124,14 @@ def _answer(structure: Structure, name: str, recipe: Recipe) -> tuple[str, ...]:
         raise PluginError(f"the recipe {plugin} to name tensors of the graph", got, todo) from error
 
 
-def _with_stem(structure: Structure, recipe: str, names: tuple[str, ...]) -> RecipeBoundaries:
+def _with_stem(
+    structure: Structure, recipe: str, names: tuple[str, ...], target: str | None = None
+) -> RecipeBoundaries:
     segment = structure.trunk(names[0])
     inside = [name for name in segment if name != names[0]]
     read = {parent for name in segment if structure.node(name).op in POOLS for parent in structure.parents[name]}
     stem = _usable(structure, [name for name in inside if structure.is_layer(name) or name in read])
-    return RecipeBoundaries(recipe, ("input", *names), names[-1], stem)
+    return RecipeBoundaries(recipe, ("input", *names), target or names[-1], stem)
 
 
 def _usable(structure: Structure, names: Iterable[str]) -> tuple[str, ...]:
@@ -235,7 +237,9 @@ def _end(block: Block) -> str:
 
 LANGUAGE_LAYERS = re.compile(r"(GPT2|GPTNeo|GPTJ|Bloom)Block|GPTNeoXLayer|\w+DecoderLayer")
 LANGUAGE_ATTENTION = re.compile(r"\w+Attention")
-LANGUAGE_MODELS = r"(GPT2|GPTNeoX|GPTJ|Bloom|Falcon|(Llama|Mistral|Mixtral|Qwen|Gemma|Phi|Olmo|Granite|StableLm|SmolLM)\w*)Model"
+LANGUAGE_MODELS = (
+    r"(GPT2|GPTNeoX|GPTJ|Bloom|Falcon|(Llama|Mistral|Mixtral|Qwen|Gemma|Phi|Olmo|Granite|StableLm|SmolLM)\w*)Model"
+)
 
 
 @recipe("gpt2", rf"{LANGUAGE_MODELS}|OPTDecoder")
@@ -265,7 +269,7 @@ def generic(structure: Structure) -> list[str]:
     is taken for the head. The target is the last of these that has coordinates, if any has.
     """
     if structure.residual_adds:
-        return past_skips(structure, residual_network_with_norm(structure))
+        return residual_network_with_norm(structure)
     end = max(structure.order, key=lambda name: len(structure.graph.ancestors(name)))
     trunk = set(structure.trunk(end))
     joins = set(structure.concatenations)
@@ -274,27 +278,26 @@ def generic(structure: Structure) -> list[str]:
     for names in (_only(marks, trunk), marks, _only(layers, trunk)[:-1], layers[:-1]):
         kept = structure.spatial(_apart(structure, names))
         if len(kept) >= 2:
-            return past_skips(structure, list(kept))
+            return list(kept)
     return list(structure.spatial(layers[:-1] or layers or structure.usable[-1:]))
 
 
-def past_skips(structure: Structure, names: list[str]) -> list[str]:
-    """Boundaries up to the target that has the most of them in use; all where none is idle.
+def before_skips_end(structure: Structure, names: tuple[str, ...]) -> str:
+    """The boundary that has the most others in use when it is the target; the last one where none is idle.
 
     In a U-Net that is the end of the way down: seen from the way up, skip connections lead around most of what lies
-    between. Other targets can be named, and then have the boundaries that are in use for them.
+    between. Another target can be named, and has the boundaries that are in use for it.
     """
-    names = list(_usable(structure, names))
-    if not names or not idle(boundary_dag(structure.graph, {"input", *names}, names[-1])):
-        return names
 
-    def in_use(end: int) -> int:
+    def in_use(end: int) -> tuple[int, int]:
         dag = boundary_dag(structure.graph, {"input", *names[:end]}, names[end])
-        return len(dag.fitted) - len(idle(dag))
+        behind = len(idle(dag))
+        return len(dag.fitted) - behind, -behind
 
-    best = max(range(len(names)), key=lambda end: (in_use(end), end))
-    upstream = structure.graph.ancestors(names[best])
-    return [name for name in names[: best + 1] if name in upstream or name == names[best]]
+    last = len(names) - 1
+    if in_use(last)[1] == 0:
+        return names[last]
+    return names[max(range(len(names)), key=lambda end: (*in_use(end), end))]
 
 
 def _only(names: Iterable[str], kept: set[str]) -> list[str]:

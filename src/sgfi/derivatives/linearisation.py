@@ -108,6 +108,7 @@ class Linearisation:
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
         self._derivatives: dict[fx.Node, OpDerivative] = {}
         self._batch = len(x)
+        graph.exported.check_batch(len(x))
         start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
         self.values = self._forward(start, wanted)
         """H of every boundary, of what segments read beside them, and of every tensor named in ``keep``."""

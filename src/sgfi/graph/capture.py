@@ -67,6 +67,7 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
             _constants(program),
             _outputs(program),
             {side.name: name for side, name in zip(sides, how.sides or {}, strict=True)},
+            _most(program),
         ),
         weight_names=_weight_names(program),
         bound=tuple(sorted({**(how.fixed or {}), **(how.sides or {})})),
@@ -158,6 +159,12 @@ def _outputs(program: ExportedProgram) -> tuple[fx.Node | None, ...]:
     made = [by_name.get(leaf) if isinstance(leaf, str) else None for leaf in program.graph_signature.user_outputs]
     fronts = {node.meta[made_by]: node for node in program.graph.nodes if node.meta.get(made_by) is not None}
     return tuple(None if node is None else fronts.get(node, node) for node in made)
+
+
+def _most(program: ExportedProgram) -> int | None:
+    """The largest batch, where it is bounded."""
+    ends = [end.upper for end in program.range_constraints.values() if end.upper.is_Integer]
+    return int(min(ends)) if ends else None
 
 
 def _weight_names(program: ExportedProgram) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,8 @@ MACHINERY = (
 )
 """Parts of file names that mark a frame as tracing machinery rather than model code."""
 LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
+BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)")
+"""What torch.export says of a forward that takes another way from some batch size on."""
 _one_export = Lock()
 """torch.export keeps notes about the one export that runs."""
 
@@ -43,10 +46,13 @@ def exported_program(
             warnings.simplefilter("ignore")
             try:
                 program = _traced(Call(model, how) if wrapped else model, pair, table)
-            except RuntimeError as error:
-                if wrapped or "not a known type" not in str(error):
+            except Exception as error:
+                most = BOUND.search(str(error))
+                wrapped = wrapped or "not a known type" in str(error)  # it returns a dataclass
+                if most is None and "not a known type" not in str(error):
                     raise
-                wrapped, program = True, _traced(Call(model, how), pair, table)  # it returns a dataclass
+                free = Dim("batch", max=int(most.group(1))) if most else Dim("batch")
+                program = _traced(Call(model, how) if wrapped else model, pair, table, free)
     except Exception as error:  # torch.export raises many kinds; all mean the same to the caller
         raise CaptureError(
             "a model that torch.export can trace with a free batch size",
@@ -63,8 +69,10 @@ def exported_program(
     return program, wrapped
 
 
-def _traced(module: nn.Module, pair: Arguments, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
-    tensors, free = (pair.x, *(pair.sides or {}).values()), {0: Dim("batch")}
+def _traced(
+    module: nn.Module, pair: Arguments, table: Mapping[Any, Callable[..., Any]], batch: Any = None
+) -> ExportedProgram:
+    tensors, free = (pair.x, *(pair.sides or {}).values()), {0: batch or Dim("batch")}
     shapes: tuple = (free,) if len(tensors) == 1 else (free, tuple(free for _ in tensors[1:]))
     return export(module, tensors, dynamic_shapes=shapes, strict=False).run_decompositions(dict(table))
 

@@ -31,6 +31,17 @@ class Exported:
     """For every leaf of what the model returns, the node that makes it; ``None`` for plain values."""
     sides: Mapping[str, str] = field(default_factory=dict)
     """Names of the side inputs by fx placeholder name."""
+    most: int | None = None
+    """The largest batch that the graph is the model's own computation for, where the model has such a bound."""
+
+    def check_batch(self, size: int) -> None:
+        """A batch that the model computes in another way is an error."""
+        if self.most is not None and size > self.most:
+            raise QueryError(
+                f"at most {self.most} inputs at once: from there on the model takes another way",
+                str(size),
+                "Ask about fewer at a time.",
+            )
 
     @cached_property
     def names(self) -> dict[fx.Node, str]:
@@ -102,17 +113,20 @@ class SideInputs:
 class Program:
     """A pure callable from a few tensors to a few tensors of the captured graph."""
 
-    def __init__(self, module: fx.GraphModule, reads: tuple[str, ...] = (), sides: SideInputs | None = None) -> None:
+    def __init__(
+        self, module: fx.GraphModule, exported: Exported, reads: tuple[str, ...] = (), sides: SideInputs | None = None
+    ) -> None:
         self._forward = module.forward
-        self._module = module
+        self._module, self._exported = module, exported
         self.reads, self._sides = reads, sides
         """Placeholders of the side inputs that it reads."""
 
     def bound(self, sides: SideInputs) -> Program:
         """The same computation with the values of side inputs."""
-        return Program(self._module, self.reads, sides) if self.reads else self
+        return Program(self._module, self._exported, self.reads, sides) if self.reads else self
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        self._exported.check_batch(len(inputs[0]))
         with full_precision():
             if not self.reads:
                 return self._forward(*inputs)
@@ -143,7 +157,7 @@ def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...
             copy.target = kernel(node.target) if node.op == "call_function" else node.target
         made[node] = copy
     piece.output(tuple(made[node] for node in wanted))
-    return Program(fx.GraphModule(holder, piece), tuple(node.name for node in sides))
+    return Program(fx.GraphModule(holder, piece), exported, tuple(node.name for node in sides))
 
 
 def reads_batch(exported: Exported, node: fx.Node) -> bool:

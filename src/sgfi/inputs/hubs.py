@@ -148,7 +148,9 @@ def segmentation_model(name: str, pretrained: bool) -> LoadedModel:
     architecture, _, backbone = name.partition("-")
     kinds = {kind.lower(): kind for kind in smp.MODEL_ARCHITECTURES_MAPPING}
     if architecture.lower() not in kinds or not backbone:
-        raise unknown_model("smp", name, [f"{kind.__name__}-resnet18" for kind in smp.MODEL_ARCHITECTURES_MAPPING.values()])
+        raise unknown_model(
+            "smp", name, [f"{kind.__name__}-resnet18" for kind in smp.MODEL_ARCHITECTURES_MAPPING.values()]
+        )
     if not backbone.startswith("tu-") and backbone not in smp.encoders.get_encoder_names():
         raise unknown_model("smp", name, [f"{architecture}-{each}" for each in smp.encoders.get_encoder_names()])
     weights = "imagenet" if pretrained else None
@@ -178,7 +180,8 @@ def diffusers_unet(name: str, pretrained: bool) -> LoadedModel:
     folder, _, step = name.partition("@")
     if step and not step.isdigit():
         raise DataError("a time step like @250", repr(step), "Give a whole number, or none for 0.")
-    config = diffusers.UNet2DModel.load_config(folder)
+    local = Path(folder) / "config.json"
+    config = json.loads(local.read_text()) if local.is_file() else diffusers.UNet2DModel.load_config(folder)
     kind = str(config.get("_class_name", ""))
     if kind not in ("UNet2DModel", "UNet2DConditionModel"):
         todo = "Name the folder of the U-Net itself, PIPELINE/unet."

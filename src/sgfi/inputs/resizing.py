@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -49,7 +50,9 @@ def _timm(model: Any, size: tuple[int, int]) -> bool:
 
 def _open_clip(model: Any, size: tuple[int, int]) -> bool:
     """One token first, then a grid that is as fine as the picture is large; also in a ResNet's attention pool."""
-    holders = [module for module in model.modules() if isinstance(getattr(module, "positional_embedding", None), Tensor)]
+    holders = [
+        module for module in model.modules() if isinstance(getattr(module, "positional_embedding", None), Tensor)
+    ]
     before = getattr(model, "image_size", None)
     if len(holders) != 1 or before is None:
         return False
@@ -99,6 +102,7 @@ RESIZERS = {"timm": _timm, "torchvision": _torchvision, "open_clip": _open_clip,
 
 
 def _freed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
     def resampling(*args: Any, **options: Any) -> Any:
         given = inspect.signature(forward).bind_partial(*args, **options)
         given.arguments[FREED] = True
