@@ -7,19 +7,19 @@ function Te(t) {
   t && t.parentNode && t.parentNode.removeChild(t);
 }
 function xt(t, e, n) {
-  var o, s, i, c = {};
-  for (i in e) i == "key" ? o = e[i] : i == "ref" ? s = e[i] : c[i] = e[i];
+  var s, o, i, c = {};
+  for (i in e) i == "key" ? s = e[i] : i == "ref" ? o = e[i] : c[i] = e[i];
   if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof t == "function" && t.defaultProps != null) for (i in t.defaultProps) c[i] === void 0 && (c[i] = t.defaultProps[i]);
-  return ie(t, c, o, s, null);
+  return ie(t, c, s, o, null);
 }
-function ie(t, e, n, o, s) {
-  var i = { type: t, props: e, key: n, ref: o, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Ze, __i: -1, __u: 0 };
-  return s == null && k.vnode != null && k.vnode(i), i;
+function ie(t, e, n, s, o) {
+  var i = { type: t, props: e, key: n, ref: s, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: o ?? ++Ze, __i: -1, __u: 0 };
+  return o == null && k.vnode != null && k.vnode(i), i;
 }
 function j(t) {
   return t.children;
 }
-function oe(t, e) {
+function se(t, e) {
   this.props = t, this.context = e;
 }
 function W(t, e) {
@@ -29,8 +29,8 @@ function W(t, e) {
 }
 function $t(t) {
   if (t.__P && t.__d) {
-    var e = t.__v, n = e.__e, o = [], s = [], i = R({}, e);
-    i.__v = e.__v + 1, k.vnode && k.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, o, n ?? W(e), !!(32 & e.__u), s), i.__v = e.__v, i.__.__k[i.__i] = i, at(o, i, s), e.__e = e.__ = null, i.__e != n && it(i);
+    var e = t.__v, n = e.__e, s = [], o = [], i = R({}, e);
+    i.__v = e.__v + 1, k.vnode && k.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, s, n ?? W(e), !!(32 & e.__u), o), i.__v = e.__v, i.__.__k[i.__i] = i, at(s, i, o), e.__e = e.__ = null, i.__e != n && it(i);
   }
 }
 function it(t) {
@@ -48,21 +48,21 @@ function de() {
     B.length = de.__r = 0;
   }
 }
-function ot(t, e, n, o, s, i, c, d, u, a, h) {
-  var f, l, p, g, y, v, b = o && o.__k || ce, _ = e.length;
-  for (u = qt(n, e, b, u, _), f = 0; f < _; f++) (p = n.__k[f]) != null && (l = p.__i != -1 && b[p.__i] || ae, p.__i = f, v = Me(t, p, l, s, i, c, d, u, a, h), g = p.__e, p.ref && l.ref != p.ref && (l.ref && Pe(l.ref, null, p), h.push(p.ref, p.__c || g, p)), y == null && g != null && (y = g), 4 & p.__u ? (u = st(p, u, t), l.__e && (l.__e = null)) : typeof p.type == "function" && v !== void 0 ? u = v : g && (u = g.nextSibling), p.__u &= -7);
+function st(t, e, n, s, o, i, c, d, u, a, h) {
+  var f, l, p, g, y, v, b = s && s.__k || ce, _ = e.length;
+  for (u = qt(n, e, b, u, _), f = 0; f < _; f++) (p = n.__k[f]) != null && (l = p.__i != -1 && b[p.__i] || ae, p.__i = f, v = Me(t, p, l, o, i, c, d, u, a, h), g = p.__e, p.ref && l.ref != p.ref && (l.ref && Pe(l.ref, null, p), h.push(p.ref, p.__c || g, p)), y == null && g != null && (y = g), 4 & p.__u ? (u = ot(p, u, t), l.__e && (l.__e = null)) : typeof p.type == "function" && v !== void 0 ? u = v : g && (u = g.nextSibling), p.__u &= -7);
   return n.__e = y, u;
 }
-function qt(t, e, n, o, s) {
+function qt(t, e, n, s, o) {
   var i, c, d, u, a, h = n.length, f = h, l = 0;
-  for (t.__k = new Array(s), i = 0; i < s; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > h ? l-- : s < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
-  if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = W(d)), dt(d, d));
-  return o;
+  for (t.__k = new Array(o), i = 0; i < o; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (o > h ? l-- : o < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
+  if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == s && (s = W(d)), dt(d, d));
+  return s;
 }
-function st(t, e, n) {
-  var o, s;
+function ot(t, e, n) {
+  var s, o;
   if (typeof t.type == "function") {
-    for (o = t.__k, s = 0; o && s < o.length; s++) o[s] && (o[s].__ = t, e = st(o[s], e, n));
+    for (s = t.__k, o = 0; s && o < s.length; o++) s[o] && (s[o].__ = t, e = ot(s[o], e, n));
     return e;
   }
   t.__e != e && (e && t.type && !e.parentNode && (e = W(t)), e = n.insertBefore(t.__e, e || null));
@@ -71,27 +71,27 @@ function st(t, e, n) {
   while (e != null && e.nodeType == 8);
   return e;
 }
-function Ct(t, e, n, o) {
-  var s, i, c, d = t.key, u = t.type, a = e[n], h = a != null && (2 & a.__u) == 0;
+function Ct(t, e, n, s) {
+  var o, i, c, d = t.key, u = t.type, a = e[n], h = a != null && (2 & a.__u) == 0;
   if (a === null && d == null || h && d == a.key && u == a.type) return n;
-  if (o > (h ? 1 : 0)) {
-    for (s = n - 1, i = n + 1; s >= 0 || i < e.length; ) if ((a = e[c = s >= 0 ? s-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
+  if (s > (h ? 1 : 0)) {
+    for (o = n - 1, i = n + 1; o >= 0 || i < e.length; ) if ((a = e[c = o >= 0 ? o-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
   }
   return -1;
 }
 function Ne(t, e, n) {
   e[0] == "-" ? t.setProperty(e, n ?? "") : t[e] = n == null ? "" : typeof n != "number" || kt.test(e) ? n : n + "px";
 }
-function te(t, e, n, o, s) {
+function te(t, e, n, s, o) {
   var i, c;
   e: if (e == "style") if (typeof n == "string") t.style.cssText = n;
   else {
-    if (typeof o == "string" && (t.style.cssText = o = ""), o) for (e in o) n && e in n || Ne(t.style, e, "");
-    if (n) for (e in n) o && n[e] == o[e] || Ne(t.style, e, n[e]);
+    if (typeof s == "string" && (t.style.cssText = s = ""), s) for (e in s) n && e in n || Ne(t.style, e, "");
+    if (n) for (e in n) s && n[e] == s[e] || Ne(t.style, e, n[e]);
   }
-  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? o ? n[V] = o[V] : (n[V] = Se, t.addEventListener(e, i ? ke : we, i)) : t.removeEventListener(e, i ? ke : we, i);
+  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? s ? n[V] = s[V] : (n[V] = Se, t.addEventListener(e, i ? ke : we, i)) : t.removeEventListener(e, i ? ke : we, i);
   else {
-    if (s == "http://www.w3.org/2000/svg") e = e.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
+    if (o == "http://www.w3.org/2000/svg") e = e.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
     else if (e != "width" && e != "height" && e != "href" && e != "list" && e != "form" && e != "tabIndex" && e != "download" && e != "rowSpan" && e != "colSpan" && e != "role" && e != "popover" && e in t) try {
       t[e] = n ?? "";
       break e;
@@ -110,14 +110,14 @@ function Oe(t) {
     }
   };
 }
-function Me(t, e, n, o, s, i, c, d, u, a) {
+function Me(t, e, n, s, o, i, c, d, u, a) {
   var h, f, l, p, g, y, v, b, _, m, x, N, P, L, T, w, M = e.type;
   if (e.constructor !== void 0) return null;
   128 & n.__u && (u = !!(32 & n.__u), i = [d = e.__e = n.__e]), (h = k.__b) && h(e);
   e: if (typeof M == "function") {
     f = c.length;
     try {
-      if (_ = e.props, m = M.prototype && M.prototype.render, x = (h = M.contextType) && o[h.__c], N = h ? x ? x.props.value : h.__ : o, n.__c ? b = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new oe(_, N), l.constructor = M, l.render = Tt), x && x.sub(l), l.state || (l.state = {}), l.__n = o, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
+      if (_ = e.props, m = M.prototype && M.prototype.render, x = (h = M.contextType) && s[h.__c], N = h ? x ? x.props.value : h.__ : s, n.__c ? b = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new se(_, N), l.constructor = M, l.render = Tt), x && x.sub(l), l.state || (l.state = {}), l.__n = s, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
         if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), e.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
           e.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), e.__e = n.__e, e.__k = n.__k, e.__k.some(function(I) {
@@ -133,7 +133,7 @@ function Me(t, e, n, o, s, i, c, d, u, a) {
       else do
         l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), l.state = l.__s;
       while (l.__d && ++L < 25);
-      l.state = l.__s, l.getChildContext != null && (o = R(R({}, o), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = ot(t, pe(T) ? T : [T], e, n, o, s, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
+      l.state = l.__s, l.getChildContext != null && (s = R(R({}, s), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = st(t, pe(T) ? T : [T], e, n, s, o, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
     } catch (I) {
       if (c.length = f, e.__v = null, u || i != null) {
         if (I.then) {
@@ -143,30 +143,30 @@ function Me(t, e, n, o, s, i, c, d, u, a) {
       } else e.__e = n.__e;
       e.__k == null && (e.__k = n.__k || []), I.then || lt(e), k.__e(I, e, n);
     }
-  } else i == null && e.__v == n.__v ? (e.__k = n.__k, e.__e = n.__e) : d = e.__e = St(n.__e, e, n, o, s, i, c, u, a);
+  } else i == null && e.__v == n.__v ? (e.__k = n.__k, e.__e = n.__e) : d = e.__e = St(n.__e, e, n, s, o, i, c, u, a);
   return (h = k.diffed) && h(e), 128 & e.__u ? void 0 : d;
 }
 function lt(t) {
   t && (t.__c && (t.__c.__e = !0), t.__k && t.__k.some(lt));
 }
 function at(t, e, n) {
-  for (var o = 0; o < n.length; o++) Pe(n[o], n[++o], n[++o]);
-  k.__c && k.__c(e, t), t.some(function(s) {
+  for (var s = 0; s < n.length; s++) Pe(n[s], n[++s], n[++s]);
+  k.__c && k.__c(e, t), t.some(function(o) {
     try {
-      t = s.__h, s.__h = [], t.some(function(i) {
-        i.call(s);
+      t = o.__h, o.__h = [], t.some(function(i) {
+        i.call(o);
       });
     } catch (i) {
-      k.__e(i, s.__v);
+      k.__e(i, o.__v);
     }
   });
 }
 function ct(t) {
   return typeof t != "object" || t == null || t.__b > 0 ? t : pe(t) ? t.map(ct) : t.constructor !== void 0 ? null : R({}, t);
 }
-function St(t, e, n, o, s, i, c, d, u) {
+function St(t, e, n, s, o, i, c, d, u) {
   var a, h, f, l, p, g, y, v = n.props || ae, b = e.props, _ = e.type;
-  if (_ == "svg" ? s = "http://www.w3.org/2000/svg" : _ == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), i != null) {
+  if (_ == "svg" ? o = "http://www.w3.org/2000/svg" : _ == "math" ? o = "http://www.w3.org/1998/Math/MathML" : o || (o = "http://www.w3.org/1999/xhtml"), i != null) {
     for (a = 0; a < i.length; a++) if ((p = i[a]) && "setAttribute" in p == !!_ && (_ ? p.localName == _ : p.nodeType == 3)) {
       t = p, i[a] = null;
       break;
@@ -174,93 +174,93 @@ function St(t, e, n, o, s, i, c, d, u) {
   }
   if (t == null) {
     if (_ == null) return document.createTextNode(b);
-    t = document.createElementNS(s, _, b.is && b), d && (k.__m && k.__m(e, i), d = !1), i = null;
+    t = document.createElementNS(o, _, b.is && b), d && (k.__m && k.__m(e, i), d = !1), i = null;
   }
   if (_ == null) v === b || d && t.data == b || (t.data = b);
   else {
     if (i = _ == "textarea" && b.defaultValue != null ? null : i && he.call(t.childNodes), !d && i != null) for (v = {}, a = 0; a < t.attributes.length; a++) v[(p = t.attributes[a]).name] = p.value;
-    for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(t, a, null, p, s);
-    for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(t, a, p, v[a], s);
+    for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(t, a, null, p, o);
+    for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(t, a, p, v[a], o);
     if (h) d || f && (h.__html == f.__html || h.__html == t.innerHTML) || (t.innerHTML = h.__html), e.__k = [];
-    else if (f && (t.innerHTML = ""), ot(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, o, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
-    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(t, a, g, v[a], s), a = "checked", y != null && y != t[a] && te(t, a, y, v[a], s));
+    else if (f && (t.innerHTML = ""), st(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, s, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : o, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
+    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(t, a, g, v[a], o), a = "checked", y != null && y != t[a] && te(t, a, y, v[a], o));
   }
   return t;
 }
 function Pe(t, e, n) {
   try {
     if (typeof t == "function") {
-      var o = typeof t.__u == "function";
-      o && t.__u(), o && e == null || (t.__u = t(e));
+      var s = typeof t.__u == "function";
+      s && t.__u(), s && e == null || (t.__u = t(e));
     } else t.current = e;
-  } catch (s) {
-    k.__e(s, n);
+  } catch (o) {
+    k.__e(o, n);
   }
 }
 function dt(t, e, n) {
-  var o, s;
-  if (k.unmount && k.unmount(t), (o = t.ref) && (o.current && o.current != t.__e || Pe(o, null, e)), (o = t.__c) != null) {
-    if (o.componentWillUnmount) try {
-      o.componentWillUnmount();
+  var s, o;
+  if (k.unmount && k.unmount(t), (s = t.ref) && (s.current && s.current != t.__e || Pe(s, null, e)), (s = t.__c) != null) {
+    if (s.componentWillUnmount) try {
+      s.componentWillUnmount();
     } catch (i) {
       k.__e(i, e);
     }
-    o.base = o.__P = o.__n = null;
+    s.base = s.__P = s.__n = null;
   }
-  if (o = t.__k) for (s = 0; s < o.length; s++) o[s] && dt(o[s], e, n || typeof t.type != "function");
+  if (s = t.__k) for (o = 0; o < s.length; o++) s[o] && dt(s[o], e, n || typeof t.type != "function");
   n || Te(t.__e), t.__c = t.__ = t.__e = void 0;
 }
 function Tt(t, e, n) {
   return this.constructor(t, n);
 }
 function $e(t, e, n) {
-  var o, s, i, c;
-  e == document && (e = document.documentElement), k.__ && k.__(t, e), s = (o = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = xt(j, null, [t]), s || ae, ae, e.namespaceURI, s ? null : e.firstChild ? he.call(e.childNodes) : null, i, s ? s.__e : e.firstChild, o, c), at(i, t, c), t.props.children = null;
+  var s, o, i, c;
+  e == document && (e = document.documentElement), k.__ && k.__(t, e), o = (s = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = xt(j, null, [t]), o || ae, ae, e.namespaceURI, o ? null : e.firstChild ? he.call(e.childNodes) : null, i, o ? o.__e : e.firstChild, s, c), at(i, t, c), t.props.children = null;
 }
 function Mt(t) {
   function e(n) {
-    var o, s;
-    return this.getChildContext || (o = /* @__PURE__ */ new Set(), (s = {})[e.__c] = this, this.getChildContext = function() {
-      return s;
+    var s, o;
+    return this.getChildContext || (s = /* @__PURE__ */ new Set(), (o = {})[e.__c] = this, this.getChildContext = function() {
+      return o;
     }, this.componentWillUnmount = function() {
-      o = null;
+      s = null;
     }, this.shouldComponentUpdate = function(i) {
-      this.props.value != i.value && o.forEach(function(c) {
+      this.props.value != i.value && s.forEach(function(c) {
         c.__e = !0, xe(c);
       });
     }, this.sub = function(i) {
-      o.add(i);
+      s.add(i);
       var c = i.componentWillUnmount;
       i.componentWillUnmount = function() {
-        o && o.delete(i), c && c.call(i);
+        s && s.delete(i), c && c.call(i);
       };
     }), n.children;
   }
-  return e.__c = "__cC" + rt++, e.__ = t, e.Provider = e.__l = (e.Consumer = function(n, o) {
-    return n.children(o);
+  return e.__c = "__cC" + rt++, e.__ = t, e.Provider = e.__l = (e.Consumer = function(n, s) {
+    return n.children(s);
   }).contextType = e, e;
 }
-he = ce.slice, k = { __e: function(t, e, n, o) {
-  for (var s, i, c; e = e.__; ) if ((s = e.__c) && !s.__) try {
-    if ((i = s.constructor) && i.getDerivedStateFromError != null && (s.setState(i.getDerivedStateFromError(t)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(t, o || {}), c = s.__d), c) return s.__E = s;
+he = ce.slice, k = { __e: function(t, e, n, s) {
+  for (var o, i, c; e = e.__; ) if ((o = e.__c) && !o.__) try {
+    if ((i = o.constructor) && i.getDerivedStateFromError != null && (o.setState(i.getDerivedStateFromError(t)), c = o.__d), o.componentDidCatch != null && (o.componentDidCatch(t, s || {}), c = o.__d), c) return o.__E = o;
   } catch (d) {
     t = d;
   }
   throw t;
-} }, Ze = 0, oe.prototype.setState = function(t, e) {
+} }, Ze = 0, se.prototype.setState = function(t, e) {
   var n;
   n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof t == "function" && (t = t(R({}, n), this.props)), t && R(n, t), t != null && this.__v && (e && this._sb.push(e), xe(this));
-}, oe.prototype.forceUpdate = function(t) {
+}, se.prototype.forceUpdate = function(t) {
   this.__v && (this.__e = !0, t && this.__h.push(t), xe(this));
-}, oe.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
+}, se.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
   return t.__v.__b - e.__v.__b;
 }, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, V = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), ke = Oe(!0), rt = 0;
 var Pt = 0;
-function r(t, e, n, o, s, i) {
+function r(t, e, n, s, o, i) {
   e || (e = {});
   var c, d, u = e;
   if ("ref" in u) for (d in u = {}, e) d == "ref" ? c = e[d] : u[d] = e[d];
-  var a = { type: t, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: s, __self: i };
+  var a = { type: t, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: o, __self: i };
   if (typeof t == "function" && (c = t.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
   return k.vnode && k.vnode(a), a;
 }
@@ -274,15 +274,15 @@ function q(t) {
   return Y = 1, At(pt, t);
 }
 function At(t, e, n) {
-  var o = _e(G++, 2);
-  if (o.t = t, !o.__c && (o.__ = [pt(void 0, e), function(d) {
-    var u = o.__N ? o.__N[0] : o.__[0], a = o.t(u, d);
-    u !== a && (o.__N = [a, o.__[1]], o.__c.setState({}));
-  }], o.__c = $, !$.__f)) {
-    var s = function(d, u, a) {
-      if (!o.__c.__H) return !0;
-      var h = !1, f = o.__c.props !== d;
-      if (o.__c.__H.__.some(function(p) {
+  var s = _e(G++, 2);
+  if (s.t = t, !s.__c && (s.__ = [pt(void 0, e), function(d) {
+    var u = s.__N ? s.__N[0] : s.__[0], a = s.t(u, d);
+    u !== a && (s.__N = [a, s.__[1]], s.__c.setState({}));
+  }], s.__c = $, !$.__f)) {
+    var o = function(d, u, a) {
+      if (!s.__c.__H) return !0;
+      var h = !1, f = s.__c.props !== d;
+      if (s.__c.__H.__.some(function(p) {
         if (p.__N) {
           h = !0;
           var g = p.__[0];
@@ -299,12 +299,12 @@ function At(t, e, n) {
     $.componentWillUpdate = function(d, u, a) {
       if (this.__e) {
         var h = i;
-        i = void 0, s(d, u, a), i = h;
+        i = void 0, o(d, u, a), i = h;
       }
       c && c.call(this, d, u, a);
-    }, $.shouldComponentUpdate = s;
+    }, $.shouldComponentUpdate = o;
   }
-  return o.__N || o.__;
+  return s.__N || s.__;
 }
 function O(t, e) {
   var n = _e(G++, 3);
@@ -332,7 +332,7 @@ function Ot() {
   for (var t; t = ut.shift(); ) {
     var e = t.__H;
     if (t.__P && e) try {
-      e.__h.some(se), e.__h.some(qe), e.__h = [];
+      e.__h.some(oe), e.__h.some(qe), e.__h = [];
     } catch (n) {
       e.__h = [], S.__e(n, t.__v);
     }
@@ -347,7 +347,7 @@ S.__b = function(t) {
   var e = ($ = t.__c).__H;
   e && (ge === $ ? (e.__h = [], $.__h = [], e.__.some(function(n) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
-  })) : (e.__h.some(se), e.__h.some(qe), e.__h = [], G = 0)), ge = $;
+  })) : (e.__h.some(oe), e.__h.some(qe), e.__h = [], G = 0)), ge = $;
 }, S.diffed = function(t) {
   je && je(t);
   var e = t.__c;
@@ -357,34 +357,34 @@ S.__b = function(t) {
 }, S.__c = function(t, e) {
   e.some(function(n) {
     try {
-      n.__h.some(se), n.__h = n.__h.filter(function(o) {
-        return !o.__ || qe(o);
+      n.__h.some(oe), n.__h = n.__h.filter(function(s) {
+        return !s.__ || qe(s);
       });
-    } catch (o) {
-      e.some(function(s) {
-        s.__h && (s.__h = []);
-      }), e = [], S.__e(o, n.__v);
+    } catch (s) {
+      e.some(function(o) {
+        o.__h && (o.__h = []);
+      }), e = [], S.__e(s, n.__v);
     }
   }), Ue && Ue(t, e);
 }, S.unmount = function(t) {
   De && De(t);
   var e, n = t.__c;
-  n && n.__H && (n.__H.__.some(function(o) {
+  n && n.__H && (n.__H.__.some(function(s) {
     try {
-      se(o);
-    } catch (s) {
-      e = s;
+      oe(s);
+    } catch (o) {
+      e = o;
     }
   }), n.__H = void 0, e && S.__e(e, n.__v));
 };
 var Be = typeof requestAnimationFrame == "function";
 function Et(t) {
   var e, n = function() {
-    clearTimeout(o), Be && cancelAnimationFrame(e), setTimeout(t);
-  }, o = setTimeout(n, 35);
+    clearTimeout(s), Be && cancelAnimationFrame(e), setTimeout(t);
+  }, s = setTimeout(n, 35);
   Be && (e = requestAnimationFrame(n));
 }
-function se(t) {
+function oe(t) {
   var e = $, n = t.__c;
   typeof n == "function" && (t.__c = void 0, n()), $ = e;
 }
@@ -393,8 +393,8 @@ function qe(t) {
   t.__c = t.__(), $ = e;
 }
 function ht(t, e) {
-  return !t || t.length !== e.length || e.some(function(n, o) {
-    return n !== t[o];
+  return !t || t.length !== e.length || e.some(function(n, s) {
+    return n !== t[s];
   });
 }
 function pt(t, e) {
@@ -411,30 +411,30 @@ class Lt {
     this.token = e, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
   }
   async bytes(e, n) {
-    let o;
+    let s;
     try {
-      o = await fetch(e, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
-    } catch (s) {
-      throw n?.aborted ? s : new Q(Fe);
+      s = await fetch(e, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
+    } catch (o) {
+      throw n?.aborted ? o : new Q(Fe);
     }
-    if (!o.ok) throw new Q(await We(o));
-    return { body: await o.arrayBuffer(), type: o.headers.get("content-type") ?? "" };
+    if (!s.ok) throw new Q(await We(s));
+    return { body: await s.arrayBuffer(), type: s.headers.get("content-type") ?? "" };
   }
   async upload(e, n) {
-    const o = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
+    const s = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
       method: "POST",
       headers: { authorization: `Bearer ${this.token}`, "content-type": e.type || "application/octet-stream" },
       body: e
     });
-    if (!o.ok) throw new Q(await We(o));
-    return await o.json();
+    if (!s.ok) throw new Q(await We(s));
+    return await s.json();
   }
   live(e, n) {
-    const o = this.next++, s = JSON.stringify({ id: o, ask: e });
-    this.waiting.set(o, { text: s, heard: n });
+    const s = this.next++, o = JSON.stringify({ id: s, ask: e });
+    this.waiting.set(s, { text: o, heard: n });
     const i = this.connected();
-    return i.readyState === WebSocket.OPEN && i.send(s), () => {
-      this.waiting.delete(o) && this.socket?.readyState === WebSocket.OPEN && this.socket.send(JSON.stringify({ id: o, cancel: !0 }));
+    return i.readyState === WebSocket.OPEN && i.send(o), () => {
+      this.waiting.delete(s) && this.socket?.readyState === WebSocket.OPEN && this.socket.send(JSON.stringify({ id: s, cancel: !0 }));
     };
   }
   connected() {
@@ -444,12 +444,12 @@ class Lt {
       this.tries = 0;
       for (const { text: n } of this.waiting.values()) e.send(n);
     }, e.onmessage = (n) => {
-      const o = JSON.parse(n.data);
-      this.waiting.get(o.id)?.heard(o);
+      const s = JSON.parse(n.data);
+      this.waiting.get(s.id)?.heard(s);
     }, e.onclose = () => {
       if (this.socket === e && (this.socket = null, !!this.waiting.size))
         if (this.tries++ < 5) setTimeout(() => this.waiting.size && this.connected(), 400 * this.tries);
-        else for (const [n, { heard: o }] of this.waiting) o({ id: n, state: "failed", error: Fe });
+        else for (const [n, { heard: s }] of this.waiting) s({ id: n, state: "failed", error: Fe });
     }, e;
   }
 }
@@ -462,65 +462,65 @@ async function We(t) {
 }
 class Rt {
   constructor(e) {
-    this.model = e, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, o) => {
-      n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, o), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
+    this.model = e, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, s) => {
+      n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, s), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
     }, e.on("msg:custom", this.heard);
   }
   close() {
     this.model.off("msg:custom", this.heard);
   }
   request(e, n = []) {
-    const o = this.next++;
-    return new Promise((s, i) => {
-      this.replies.set(o, (c, d) => {
+    const s = this.next++;
+    return new Promise((o, i) => {
+      this.replies.set(s, (c, d) => {
         const u = d[0], a = u ? u.buffer.slice(u.byteOffset, u.byteOffset + u.byteLength) : new ArrayBuffer(0);
-        c.status < 400 ? s({ body: a, type: c.type }) : i(new Q(JSON.parse(new TextDecoder().decode(a)).error));
-      }), this.model.send({ request: o, ...e }, void 0, n);
+        c.status < 400 ? o({ body: a, type: c.type }) : i(new Q(JSON.parse(new TextDecoder().decode(a)).error));
+      }), this.model.send({ request: s, ...e }, void 0, n);
     });
   }
   bytes(e) {
     return this.request({ path: e });
   }
   async upload(e, n) {
-    const { body: o } = await this.request({ upload: n, kind: e.type.startsWith("text/plain") ? "text" : "picture" }, [await e.arrayBuffer()]);
-    return JSON.parse(new TextDecoder().decode(o));
+    const { body: s } = await this.request({ upload: n, kind: e.type.startsWith("text/plain") ? "text" : "picture" }, [await e.arrayBuffer()]);
+    return JSON.parse(new TextDecoder().decode(s));
   }
   live(e, n) {
-    const o = this.next++;
-    return this.events.set(o, n), this.model.send({ live: { id: o, ask: e } }), () => {
-      this.events.delete(o) && this.model.send({ live: { id: o, cancel: !0 } });
+    const s = this.next++;
+    return this.events.set(s, n), this.model.send({ live: { id: s, ask: e } }), () => {
+      this.events.delete(s) && this.model.send({ live: { id: s, cancel: !0 } });
     };
   }
 }
 async function Ce(t, e, n) {
-  const { body: o } = await t.bytes(e, n);
-  return JSON.parse(new TextDecoder().decode(o));
+  const { body: s } = await t.bytes(e, n);
+  return JSON.parse(new TextDecoder().decode(s));
 }
 const _t = Mt(null), C = () => Nt(_t), ze = {};
 function ee(t) {
-  const { transport: e } = C(), [n, o] = q({ key: "", stages: ze }), s = t ? JSON.stringify(t) : "";
+  const { transport: e } = C(), [n, s] = q({ key: "", stages: ze }), o = t ? JSON.stringify(t) : "";
   return O(() => {
     if (t)
       return e.live(t, (i) => {
         const c = i.stage ? [i.stage] : t.stages;
-        o((d) => {
-          const u = d.key === s ? { ...d.stages } : {};
+        s((d) => {
+          const u = d.key === o ? { ...d.stages } : {};
           for (const a of c)
             u[a] = { state: i.state, steps: i.steps ?? u[a]?.steps ?? 0, facts: i.facts, error: i.error };
-          return { key: s, stages: u };
+          return { key: o, stages: u };
         });
       });
-  }, [s, e]), n.key === s ? n.stages : ze;
+  }, [o, e]), n.key === o ? n.stages : ze;
 }
 function U(t) {
-  const { transport: e } = C(), [n, o] = q({ path: null });
+  const { transport: e } = C(), [n, s] = q({ path: null });
   return O(() => {
     if (!t) return;
-    const s = new AbortController();
-    return Ce(e, t, s.signal).then(
-      (i) => !s.signal.aborted && o({ path: t, data: i }),
-      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
-    ), () => s.abort();
+    const o = new AbortController();
+    return Ce(e, t, o.signal).then(
+      (i) => !o.signal.aborted && s({ path: t, data: i }),
+      (i) => !o.signal.aborted && s({ path: t, problem: K(i) })
+    ), () => o.abort();
   }, [t, e]), n.path === t ? n : {};
 }
 function K(t) {
@@ -528,9 +528,9 @@ function K(t) {
 }
 const J = /* @__PURE__ */ new Map();
 async function jt(t, e, n) {
-  const o = J.get(e);
-  if (o) return o;
-  const { body: s, type: i } = await t.bytes(e, n), c = URL.createObjectURL(new Blob([s], { type: i }));
+  const s = J.get(e);
+  if (s) return s;
+  const { body: o, type: i } = await t.bytes(e, n), c = URL.createObjectURL(new Blob([o], { type: i }));
   if (J.set(e, c), J.size > 600) {
     const [d, u] = J.entries().next().value;
     J.delete(d), URL.revokeObjectURL(u);
@@ -538,25 +538,25 @@ async function jt(t, e, n) {
   return c;
 }
 function ft(t) {
-  const { transport: e } = C(), [n, o] = q({ path: null });
+  const { transport: e } = C(), [n, s] = q({ path: null });
   return O(() => {
     if (!t) return;
-    const s = new AbortController();
-    return jt(e, t, s.signal).then(
-      (i) => !s.signal.aborted && o({ path: t, url: i }),
-      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
-    ), () => s.abort();
+    const o = new AbortController();
+    return jt(e, t, o.signal).then(
+      (i) => !o.signal.aborted && s({ path: t, url: i }),
+      (i) => !o.signal.aborted && s({ path: t, problem: K(i) })
+    ), () => o.abort();
   }, [t, e]), t ? n.path === t ? n : { url: J.get(t) } : {};
 }
 function mt(t, e) {
-  const n = fe(null), { url: o, problem: s } = ft(t);
-  return t && o && (n.current = { path: t, url: o, about: e }), { shown: n.current, problem: s };
+  const n = fe(null), { url: s, problem: o } = ft(t);
+  return t && s && (n.current = { path: t, url: s, about: e }), { shown: n.current, problem: o };
 }
 function F({ path: t, alt: e, className: n = "" }) {
-  const { url: o, problem: s } = ft(t);
-  if (o) return /* @__PURE__ */ r("img", { class: n, src: o, alt: e, "data-path": t, draggable: !1 });
-  const i = s ? `could not be drawn: ${s.got}` : "on its way";
-  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": e ? `${e}, ${i}` : i, title: s && i });
+  const { url: s, problem: o } = ft(t);
+  if (s) return /* @__PURE__ */ r("img", { class: n, src: s, alt: e, "data-path": t, draggable: !1 });
+  const i = o ? `could not be drawn: ${o.got}` : "on its way";
+  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": e ? `${e}, ${i}` : i, title: o && i });
 }
 function E({ problem: t }) {
   return /* @__PURE__ */ r("div", { class: "trouble", role: "alert", children: [
@@ -598,33 +598,33 @@ const X = {
 function gt(t) {
   const e = [];
   for (const n of Object.keys(X)) {
-    const o = t[n];
-    if (JSON.stringify(o) === JSON.stringify(X[n])) continue;
-    const s = Array.isArray(o) ? o.join("|") : o === !0 ? "1" : String(o);
-    e.push(`${n}=${encodeURIComponent(s).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
+    const s = t[n];
+    if (JSON.stringify(s) === JSON.stringify(X[n])) continue;
+    const o = Array.isArray(s) ? s.join("|") : s === !0 ? "1" : String(s);
+    e.push(`${n}=${encodeURIComponent(o).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
   }
   return e.join("&");
 }
 function Je(t) {
   const e = { ...X, p: [] };
   for (const n of t.replace(/^#/, "").split("&")) {
-    const o = n.indexOf("=");
-    if (o < 0) continue;
-    const s = n.slice(0, o);
+    const s = n.indexOf("=");
+    if (s < 0) continue;
+    const o = n.slice(0, s);
     let i = "";
     try {
-      i = decodeURIComponent(n.slice(o + 1));
+      i = decodeURIComponent(n.slice(s + 1));
     } catch {
       continue;
     }
-    const c = Ut[s];
-    c && !c.includes(i) || (s === "p" ? e.p = i.split("|").filter(Boolean).slice(0, 24) : s === "s" ? e.s = i === "1" : s === "n" ? e.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || X.n)) : s in X && (e[s] = i));
+    const c = Ut[o];
+    c && !c.includes(i) || (o === "p" ? e.p = i.split("|").filter(Boolean).slice(0, 24) : o === "s" ? e.s = i === "1" : o === "n" ? e.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || X.n)) : o in X && (e[o] = i));
   }
   return e;
 }
 function D(t) {
-  const [e, n = ""] = t.split("@", 2), o = e.search(/[:%]/);
-  return o < 0 ? { node: e, units: "", coords: n } : { node: e.slice(0, o), units: e.slice(o), coords: n };
+  const [e, n = ""] = t.split("@", 2), s = e.search(/[:%]/);
+  return s < 0 ? { node: e, units: "", coords: n } : { node: e.slice(0, s), units: e.slice(s), coords: n };
 }
 function ue(t) {
   return t.node + t.units + (t.coords ? `@${t.coords}` : "");
@@ -632,41 +632,41 @@ function ue(t) {
 function z(t, e) {
   const { node: n } = D(e);
   if (!t) return;
-  const o = n || t.target;
-  return t.nodes.find((s) => s.name === o || s.aliases.includes(o));
+  const s = n || t.target;
+  return t.nodes.find((o) => o.name === s || o.aliases.includes(s));
 }
 function bt(t, e, n) {
-  const o = D(t), s = /^:(\d+)$/.exec(o.units), i = s && Number(s[1]) < n.channels ? o.units : "";
+  const s = D(t), o = /^:(\d+)$/.exec(s.units), i = o && Number(o[1]) < n.channels ? s.units : "";
   let c = "";
-  return /^\d+(,\d+)*$/.test(o.coords) && e && e.coords.length === n.coords.length && (c = o.coords.split(",").map((u, a) => {
+  return /^\d+(,\d+)*$/.test(s.coords) && e && e.coords.length === n.coords.length && (c = s.coords.split(",").map((u, a) => {
     const h = Math.floor((Number(u) + 0.5) * n.coords[a] / e.coords[a]);
     return Math.min(h, n.coords[a] - 1);
   }).join(",")), ue({ node: n.name, units: i, coords: c });
 }
 function Dt(t, e, n) {
-  const o = D(t), s = /^:(\d+)$/.exec(o.units);
-  if (!s && /^\d+(,\d+)*$/.test(o.coords)) {
-    let d = o.coords.split(",").map(Number).reduce((h, f, l) => h * e.coords[l] + f, 0);
+  const s = D(t), o = /^:(\d+)$/.exec(s.units);
+  if (!o && /^\d+(,\d+)*$/.test(s.coords)) {
+    let d = s.coords.split(",").map(Number).reduce((h, f, l) => h * e.coords[l] + f, 0);
     const u = e.coords.reduce((h, f) => h * f, 1);
     d = (d + n + u) % u;
     const a = [];
     for (let h = e.coords.length - 1; h >= 0; h--)
       a.unshift(d % e.coords[h]), d = Math.floor(d / e.coords[h]);
-    return ue({ ...o, node: e.name, coords: a.join(",") });
+    return ue({ ...s, node: e.name, coords: a.join(",") });
   }
-  const i = s ? Number(s[1]) : n > 0 ? -1 : 0;
-  return ue({ ...o, node: e.name, units: `:${(i + n + e.channels) % e.channels}` });
+  const i = o ? Number(o[1]) : n > 0 ? -1 : 0;
+  return ue({ ...s, node: e.name, units: `:${(i + n + e.channels) % e.channels}` });
 }
 function vt(t) {
   return [t.channels, ...t.coords].join(" × ");
 }
-function A(t, e, n, o = {}) {
-  const s = new URLSearchParams(o).toString();
-  return `/${t}/${e.m}/${e.x}/${encodeURIComponent(e.q)}.${n}${s ? `?${s}` : ""}`;
+function A(t, e, n, s = {}) {
+  const o = new URLSearchParams(s).toString();
+  return `/${t}/${e.m}/${e.x}/${encodeURIComponent(e.q)}.${n}${o ? `?${o}` : ""}`;
 }
 const Ge = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
 function It() {
-  const { view: t, models: e, inputs: n, model: o, set: s } = C(), i = { m: t.bm || t.m, x: t.bx || t.x, q: t.bq || t.q, s: t.bs }, c = e.find((m) => m.id === i.m), [d, u] = q(i.q);
+  const { view: t, models: e, inputs: n, model: s, set: o } = C(), i = { m: t.bm || t.m, x: t.bx || t.x, q: t.bq || t.q, s: t.bs }, c = e.find((m) => m.id === i.m), [d, u] = q(i.q);
   O(() => u(i.q), [i.q]);
   const a = ee({ lens: t.m, input: t.x, query: t.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${t.m}~${t.x}~final~${t.q}`, g = t.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", t, "json", { with: l }) : null), v = (m) => n.find((x) => x.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
@@ -675,27 +675,27 @@ function It() {
       /* @__PURE__ */ r("label", { children: [
         "estimator",
         " ",
-        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => s({ bm: m.currentTarget.value }), children: e.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
+        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => o({ bm: m.currentTarget.value }), children: e.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "stage",
         " ",
-        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ge.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
+        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => o({ bs: m.currentTarget.value }), children: Ge.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "input",
         " ",
-        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => s({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
+        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => o({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
       ] }),
       /* @__PURE__ */ r("form", { onSubmit: (m) => {
-        m.preventDefault(), s({ bq: d.trim() });
+        m.preventDefault(), o({ bq: d.trim() });
       }, children: /* @__PURE__ */ r("label", { children: [
         "query ",
         /* @__PURE__ */ r("input", { value: d, spellcheck: !1, onInput: (m) => u(m.currentTarget.value) })
       ] }) })
     ] }),
     b && /* @__PURE__ */ r(E, { problem: b }),
-    o?.picture && c?.picture && !b && /* @__PURE__ */ r("div", { class: "three", children: [
+    s?.picture && c?.picture && !b && /* @__PURE__ */ r("div", { class: "three", children: [
       /* @__PURE__ */ r("figure", { children: [
         /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { with: l, ...g }) : null, alt: `A: ${t.q}`, className: "side-a" }),
         /* @__PURE__ */ r("figcaption", { children: [
@@ -747,24 +747,24 @@ const be = {
   random: "control: random"
 };
 function Ht() {
-  const { view: t, model: e, set: n } = C(), o = z(e, t.q), { data: s, problem: i } = U(o ? A("decide", { ...t, q: o.name }, "json") : null);
+  const { view: t, model: e, set: n } = C(), s = z(e, t.q), { data: o, problem: i } = U(s ? A("decide", { ...t, q: s.name }, "json") : null);
   if (i) return /* @__PURE__ */ r(E, { problem: i });
-  if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
+  if (!o || !s) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
     "Ranking the channels of ",
-    o?.name,
+    s?.name,
     " …"
   ] });
-  const c = Math.max(...s.rows.map((a) => Math.abs(a.drop)), Math.abs(s.decision.margin)), d = [...new Set(s.rows.map((a) => a.size))], u = s.rows.filter((a) => a.kind === "positive" || a.kind === "negative");
+  const c = Math.max(...o.rows.map((a) => Math.abs(a.drop)), Math.abs(o.decision.margin)), d = [...new Set(o.rows.map((a) => a.size))], u = o.rows.filter((a) => a.kind === "positive" || a.kind === "negative");
   return /* @__PURE__ */ r("div", { class: "decide", children: [
     /* @__PURE__ */ r("p", { class: "note", children: [
       "Class ",
-      s.decision.top,
+      o.decision.top,
       " (",
-      (100 * s.decision.probability).toFixed(0),
+      (100 * o.decision.probability).toFixed(0),
       " %) before class ",
-      s.decision.second,
+      o.decision.second,
       "; margin ",
-      s.decision.margin.toFixed(2),
+      o.decision.margin.toFixed(2),
       " in logits."
     ] }),
     /* @__PURE__ */ r("div", { class: "branches", children: [
@@ -797,7 +797,7 @@ function Ht() {
           /* @__PURE__ */ r("tbody", { children: Object.keys(be).map((a) => /* @__PURE__ */ r("tr", { children: [
             /* @__PURE__ */ r("th", { scope: "row", children: be[a] }),
             d.map((h) => {
-              const f = s.rows.find((l) => l.kind === a && l.size === h);
+              const f = o.rows.find((l) => l.kind === a && l.size === h);
               return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(j, { children: [
                 /* @__PURE__ */ r("b", { children: f.drop.toFixed(2) }),
                 f.flipped > 0 && /* @__PURE__ */ r("small", { children: [
@@ -811,7 +811,7 @@ function Ht() {
         ] }),
         /* @__PURE__ */ r("p", { class: "note", children: [
           "Drop of the margin when a group of that size is set to zero; negative where the margin grew. Random: mean of ",
-          s.rows.find((a) => a.kind === "random")?.groups,
+          o.rows.find((a) => a.kind === "random")?.groups,
           " groups."
         ] })
       ] })
@@ -819,11 +819,11 @@ function Ht() {
   ] });
 }
 function Bt({ query: t }) {
-  const { view: e, model: n } = C(), { final: o } = ee({ lens: e.m, input: e.x, query: t, stages: ["final"], background: !0 });
-  return n?.picture ? /* @__PURE__ */ r(F, { path: o?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
+  const { view: e, model: n } = C(), { final: s } = ee({ lens: e.m, input: e.x, query: t, stages: ["final"], background: !0 });
+  return n?.picture ? /* @__PURE__ */ r(F, { path: s?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
 }
 function Ft() {
-  const { view: t, model: e, transport: n, say: o } = C(), [s, i] = q(null), c = { stage: t.s ? "share" : "final", ...t.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", t, l, c), u = `${t.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
+  const { view: t, model: e, transport: n, say: s } = C(), [o, i] = q(null), c = { stage: t.s ? "share" : "final", ...t.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", t, l, c), u = `${t.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
     i(null);
     try {
       const { body: p, type: g } = await n.bytes(d(l)), y = document.createElement("a");
@@ -835,7 +835,7 @@ function Ft() {
     i(null);
     try {
       const { body: p } = await n.bytes(d(l));
-      await navigator.clipboard.writeText(new TextDecoder().decode(p)), o(l === "py" ? "Python lines copied" : "Command copied");
+      await navigator.clipboard.writeText(new TextDecoder().decode(p)), s(l === "py" ? "Python lines copied" : "Command copied");
     } catch (p) {
       i(K(p));
     }
@@ -851,15 +851,15 @@ function Ft() {
       gt({ ...t, p: [], v: "" }),
       '"'
     ] }),
-    s && /* @__PURE__ */ r(E, { problem: s })
+    o && /* @__PURE__ */ r(E, { problem: o })
   ] });
 }
 const ve = 24, Wt = 64, Ke = /* @__PURE__ */ new Set();
 function zt() {
-  const { view: t, model: e, set: n } = C(), o = z(e, t.q), s = o ? { m: t.m, x: t.x, q: o.name } : null, i = U(s ? A("scores", s, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = o && o.coords.length === 0, l = f ? "channels" : t.by, p = Z(() => Jt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [p, g, t.sort, t.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
-    s && t.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...s, q: v.join("|") }, "json") : null
+  const { view: t, model: e, set: n } = C(), s = z(e, t.q), o = s ? { m: t.m, x: t.x, q: s.name } : null, i = U(o ? A("scores", o, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = s && s.coords.length === 0, l = f ? "channels" : t.by, p = Z(() => Jt(s?.name ?? "", i.data, l), [s?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [p, g, t.sort, t.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
+    o && t.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...o, q: v.join("|") }, "json") : null
   );
-  if (!e || !o) return null;
+  if (!e || !s) return null;
   if (i.problem) return /* @__PURE__ */ r(E, { problem: i.problem });
   const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, x = (w) => t.sort === "selectivity" ? _?.[w.query] : t.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(x(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
     Kt,
@@ -898,7 +898,7 @@ function zt() {
       /* @__PURE__ */ r("h3", { class: "pins", children: "Pinned" }),
       /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: L.map((w) => P(w, !0)) })
     ] }),
-    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: m.map((w, M) => P(w, !1, M)) }),
+    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${s.name}`, children: m.map((w, M) => P(w, !1, M)) }),
     m.length < p.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(p.length, t.n + ve) }, !0), children: [
       ve,
       " more"
@@ -908,48 +908,48 @@ function zt() {
   ] });
 }
 function Jt(t, e, n) {
-  return !e || e.node !== t ? [] : n === "channels" ? e.channels.activation.map((o, s) => ({ query: `${t}:${s}`, label: `:${s}`, index: s })) : e.cells.at.map((o, s) => ({ query: `${t}@${o.join(",")}`, label: `@${o.join(",")}`, index: s }));
+  return !e || e.node !== t ? [] : n === "channels" ? e.channels.activation.map((s, o) => ({ query: `${t}:${o}`, label: `:${o}`, index: o })) : e.cells.at.map((s, o) => ({ query: `${t}@${s.join(",")}`, label: `@${s.join(",")}`, index: o }));
 }
 function Gt(t, e) {
-  return e ? [...t].sort((n, o) => e[o.index] - e[n.index] || n.index - o.index) : t;
+  return e ? [...t].sort((n, s) => e[s.index] - e[n.index] || n.index - s.index) : t;
 }
 function Kt(t) {
-  const { view: e, model: n, set: o } = C(), { unit: s } = t, i = n?.picture ? ["preview", "final"] : ["final"], c = ee(t.asked ? { lens: e.m, input: e.x, query: s.query, stages: i, background: !0 } : null), { state: d, facts: u, error: a } = c.final ?? {}, h = d === "done" ? "final" : c.preview?.state === "done" ? "preview" : "", f = h && n?.picture ? A("inverse", { ...e, q: s.query }, "png", { stage: h, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: l } = mt(f, { of: `${e.m} ${e.x}`, stage: h }), p = l?.about.of === `${e.m} ${e.x}` ? l : null, g = n?.picture ? p?.about.stage ?? "none" : h;
+  const { view: e, model: n, set: s } = C(), { unit: o } = t, i = n?.picture ? ["preview", "final"] : ["final"], c = ee(t.asked ? { lens: e.m, input: e.x, query: o.query, stages: i, background: !0 } : null), { state: d, facts: u, error: a } = c.final ?? {}, h = d === "done" ? "final" : c.preview?.state === "done" ? "preview" : "", f = h && n?.picture ? A("inverse", { ...e, q: o.query }, "png", { stage: h, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: l } = mt(f, { of: `${e.m} ${e.x}`, stage: h }), p = l?.about.of === `${e.m} ${e.x}` ? l : null, g = n?.picture ? p?.about.stage ?? "none" : h;
   O(() => {
     d === "done" && t.ended();
   }, [d, e.m, e.x]);
-  const y = u?.profile, v = () => o({ p: t.pinned || e.p.includes(s.query) ? e.p.filter((b) => b !== s.query) : [...e.p, s.query] }, !0);
+  const y = u?.profile, v = () => s({ p: t.pinned || e.p.includes(o.query) ? e.p.filter((b) => b !== o.query) : [...e.p, o.query] }, !0);
   return /* @__PURE__ */ r("li", { class: t.now ? "tile now" : "tile", children: [
-    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": g, onClick: () => o({ q: s.query }), children: [
+    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${o.query}`, title: o.query, "data-query": o.query, "data-stage": g, onClick: () => s({ q: o.query }), children: [
       n?.picture && (p ? /* @__PURE__ */ r("img", { class: g, src: p.url, alt: "", "data-path": p.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank" })),
       n?.text && /* @__PURE__ */ r(Vt, { values: y }),
+      g === "preview" && /* @__PURE__ */ r("span", { class: "badge", title: "Plain gradient, not the answer", children: "preview" }),
       a && /* @__PURE__ */ r("span", { class: "wrong", title: a.got, children: "!" })
     ] }),
     /* @__PURE__ */ r("span", { class: "under", children: [
-      /* @__PURE__ */ r("code", { children: s.label }),
-      g === "preview" && /* @__PURE__ */ r("small", { title: "Plain gradient, not the answer", children: "preview" }),
+      /* @__PURE__ */ r("code", { children: o.label }),
       t.score !== void 0 && /* @__PURE__ */ r("span", { class: t.score < 0 ? "score minus" : "score", title: t.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(t.score) / t.most * 100}%` } }) }),
-      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: v, children: e.p.includes(s.query) ? "●" : "○" })
+      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(o.query), "aria-label": `Pin ${o.query}`, onClick: v, children: e.p.includes(o.query) ? "●" : "○" })
     ] })
   ] });
 }
 function Vt({ values: t }) {
   if (!t) return /* @__PURE__ */ r("span", { class: "blank" });
   const e = Math.max(...t, 1e-9);
-  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${t.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: t.map((n, o) => /* @__PURE__ */ r("rect", { x: o + 0.05, y: 1 - n / e, width: 0.9, height: n / e }, o)) });
+  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${t.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: t.map((n, s) => /* @__PURE__ */ r("rect", { x: s + 0.05, y: 1 - n / e, width: 0.9, height: n / e }, s)) });
 }
 const H = 30;
 function Qt() {
-  const { model: t, view: e, set: n } = C(), o = fe(null), s = z(t, e.q);
+  const { model: t, view: e, set: n } = C(), s = fe(null), o = z(t, e.q);
   if (O(() => {
-    o.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [s?.name]), !t) return null;
+    s.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [o?.name]), !t) return null;
   const i = ["input", ...t.nodes.map((d) => d.name)], c = t.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
   return /* @__PURE__ */ r("nav", { class: "ladder", "aria-label": "Tensors, shallow to deep", children: /* @__PURE__ */ r("div", { class: "rungs", children: [
     /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * H, "aria-hidden": "true", children: [
       /* @__PURE__ */ r("path", { d: `M15 ${H / 2}V${(i.length - 0.5) * H}` }),
       c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * H}C2 ${(d + 0.5) * H} 2 ${(u + 0.5) * H} 15 ${(u + 0.5) * H}` }, `${d}-${u}`)),
-      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * H, r: d === s?.name ? 5 : 3 }, d))
+      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === o?.name ? "now" : "", cx: "15", cy: (u + 0.5) * H, r: d === o?.name ? 5 : 3 }, d))
     ] }),
     /* @__PURE__ */ r("ol", { children: [
       /* @__PURE__ */ r("li", { class: "source", children: [
@@ -960,10 +960,10 @@ function Qt() {
         "button",
         {
           type: "button",
-          ref: d.name === s?.name ? o : void 0,
-          "aria-current": d.name === s?.name ? "true" : void 0,
+          ref: d.name === o?.name ? s : void 0,
+          "aria-current": d.name === o?.name ? "true" : void 0,
           title: `${d.name} (${d.op})`,
-          onClick: () => n({ q: bt(e.q, s, d) }),
+          onClick: () => n({ q: bt(e.q, o, d) }),
           children: [
             /* @__PURE__ */ r("span", { children: d.name }),
             /* @__PURE__ */ r("small", { children: vt(d) })
@@ -975,18 +975,18 @@ function Qt() {
 }
 const Ve = 20 * 2 ** 20;
 function Xt({ close: t }) {
-  const { models: e, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
+  const { models: e, inputs: n, view: s, model: o, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
     if (h(null), _.size > Ve) {
       h({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
       return;
     }
     try {
       const { sha: x } = await d.upload(_, m), P = (await c()).find((L) => L.sha === x)?.lenses ?? [];
-      i({ x, ...P.includes(o.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
+      i({ x, ...P.includes(s.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
     } catch (x) {
       h(K(x));
     }
-  }, b = n.filter((_) => !s || _.lenses.includes(s.id));
+  }, b = n.filter((_) => !o || _.lenses.includes(o.id));
   return /* @__PURE__ */ r("section", { class: "open", "aria-label": "Open", children: [
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Models" }),
@@ -994,10 +994,10 @@ function Xt({ close: t }) {
         "button",
         {
           type: "button",
-          "aria-current": _.id === o.m ? "true" : void 0,
+          "aria-current": _.id === s.m ? "true" : void 0,
           onClick: () => {
             const m = n.find((x) => x.lenses.includes(_.id));
-            i({ m: _.id, q: "", x: b.some((x) => x.sha === o.x && x.lenses.includes(_.id)) ? o.x : m?.sha ?? "" });
+            i({ m: _.id, q: "", x: b.some((x) => x.sha === s.x && x.lenses.includes(_.id)) ? s.x : m?.sha ?? "" });
           },
           children: [
             /* @__PURE__ */ r("b", { children: _.title }),
@@ -1027,13 +1027,13 @@ function Xt({ close: t }) {
     ] }),
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Inputs" }),
-      /* @__PURE__ */ r("ul", { class: "inputs", children: b.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === o.x ? "true" : void 0, onClick: () => {
+      /* @__PURE__ */ r("ul", { class: "inputs", children: b.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === s.x ? "true" : void 0, onClick: () => {
         i({ x: _.sha }), t();
       }, children: [
-        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(F, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
+        _.kind !== "text" && o?.picture && /* @__PURE__ */ r(F, { path: `/input/${o.id}/${_.sha}.png`, alt: "" }),
         /* @__PURE__ */ r("span", { children: _.name })
       ] }) }, _.sha)) }),
-      s?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
+      o?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
         _.preventDefault(), p.trim() && v(new Blob([p], { type: "text/plain" }), p.slice(0, 80));
       }, children: [
         /* @__PURE__ */ r("label", { children: [
@@ -1073,13 +1073,13 @@ const Qe = 8, Yt = {
   share: "natural inverse, faded where it is not determined"
 };
 function Zt(t) {
-  const { view: e, model: n } = C(), o = ["share", "final", "preview"].find((h) => t[h]?.state === "done") ?? "", s = t[o]?.facts, i = o ? A("inverse", { ...e, q: s?.query ?? e.q }, "png", { stage: o, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && o === "final" ? "calibrated maps" : Yt[o], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: o, label: d, facts: s });
+  const { view: e, model: n } = C(), s = ["share", "final", "preview"].find((h) => t[h]?.state === "done") ?? "", o = t[s]?.facts, i = s ? A("inverse", { ...e, q: o?.query ?? e.q }, "png", { stage: s, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && s === "final" ? "calibrated maps" : Yt[s], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: s, label: d, facts: o });
   return { shown: u, current: u?.about.asked === c, problem: a };
 }
 function en({ stages: t }) {
-  const { view: e, model: n, set: o, inputs: s } = C(), i = z(n, e.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(t);
+  const { view: e, model: n, set: s, inputs: o } = C(), i = z(n, e.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(t);
   if (!n) return null;
-  const b = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, x = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = s.find((T) => T.sha === e.x)?.name ?? "input", L = D(e.q).coords.split(";").filter(Boolean);
+  const b = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, x = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((T) => T.sha === e.x)?.name ?? "input", L = D(e.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
@@ -1113,7 +1113,7 @@ function en({ stages: t }) {
             marked: L,
             onHover: f,
             label: (T) => `cell ${T.join(", ")}`,
-            onPick: (T) => o({ q: ue({ ...D(e.q), node: i.name, coords: T.join(",") }) })
+            onPick: (T) => s({ q: ue({ ...D(e.q), node: i.name, coords: T.join(",") }) })
           }
         ),
         (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: t })
@@ -1151,7 +1151,7 @@ function rn({ stages: t }) {
 function Xe(t) {
   const { rows: e, columns: n } = t;
   if (!e || !n || e * n > 4096) return null;
-  const o = t.weights ? Math.max(...t.weights, 1e-9) : 1, s = (i) => {
+  const s = t.weights ? Math.max(...t.weights, 1e-9) : 1, o = (i) => {
     const c = i.currentTarget.getBoundingClientRect(), d = Math.min(e - 1, Math.max(0, Math.floor((i.clientY - c.top) / c.height * e))), u = Math.min(n - 1, Math.max(0, Math.floor((i.clientX - c.left) / c.width * n)));
     return [d, u];
   };
@@ -1163,14 +1163,14 @@ function Xe(t) {
       preserveAspectRatio: "none",
       "aria-hidden": "true",
       onPointerMove: (i) => {
-        const [c, d] = s(i);
+        const [c, d] = o(i);
         t.onHover(c * n + d);
       },
       onPointerLeave: () => t.onHover(null),
-      onClick: (i) => t.onPick?.(s(i)),
+      onClick: (i) => t.onPick?.(o(i)),
       children: [
         t.weights?.map((i, c) => {
-          const d = Math.sqrt(i / o);
+          const d = Math.sqrt(i / s);
           return /* @__PURE__ */ r("rect", { class: "shade", x: c % n, y: Math.floor(c / n), width: 1, height: 1, "fill-opacity": (1 - d) * 0.82 }, c);
         }),
         t.marked?.map((i) => {
@@ -1182,36 +1182,36 @@ function Xe(t) {
   );
 }
 function yt() {
-  const { view: t, inputs: e } = C(), n = e.some((o) => o.sha === t.x);
+  const { view: t, inputs: e } = C(), n = e.some((s) => s.sha === t.x);
   return U(n ? `/input/${t.m}/${t.x}.json` : null).data?.tokens ?? void 0;
 }
 const le = (t) => t.replace(/\n/g, "↵").trim() || "␣";
-function on({ stages: t }) {
-  const { view: e } = C(), n = yt(), o = ["final", "preview"].find((u) => t[u]?.state === "done"), s = o ? t[o].facts?.profile : void 0, i = Object.values(t).find((u) => u.state === "failed" && u.error), c = new Set(D(e.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
-  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": o ?? "none", "data-query": e.q, children: [
-    /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: s ? `${(100 * s[a]).toFixed(1)} % of the energy` : "", children: [
-      /* @__PURE__ */ r("span", { class: "fill", style: { opacity: s ? 0.75 * (s[a] / d) : 0 } }),
+function sn({ stages: t }) {
+  const { view: e } = C(), n = yt(), s = ["final", "preview"].find((u) => t[u]?.state === "done"), o = s ? t[s].facts?.profile : void 0, i = Object.values(t).find((u) => u.state === "failed" && u.error), c = new Set(D(e.q).coords.split(";").filter(Boolean).map(Number)), d = o ? Math.max(...o, 1e-9) : 1;
+  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": s ?? "none", "data-query": e.q, children: [
+    /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: o ? `${(100 * o[a]).toFixed(1)} % of the energy` : "", children: [
+      /* @__PURE__ */ r("span", { class: "fill", style: { opacity: o ? 0.75 * (o[a] / d) : 0 } }),
       /* @__PURE__ */ r("b", { children: le(u) }),
-      /* @__PURE__ */ r("small", { children: s ? `${(100 * s[a]).toFixed(0)} %` : "…" })
+      /* @__PURE__ */ r("small", { children: o ? `${(100 * o[a]).toFixed(0)} %` : "…" })
     ] }, a)) }),
-    /* @__PURE__ */ r("p", { class: "note", children: o === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
+    /* @__PURE__ */ r("p", { class: "note", children: s === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
     i?.error && /* @__PURE__ */ r(E, { problem: i.error })
   ] });
 }
-function sn() {
-  const { view: t, model: e, set: n } = C(), o = yt(), { data: s, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = z(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
+function on() {
+  const { view: t, model: e, set: n } = C(), s = yt(), { data: o, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = z(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
   if (i) return /* @__PURE__ */ r(E, { problem: i });
-  if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
-  const u = s.rows.find((a) => a.node === c);
+  if (!o || !s) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
+  const u = o.rows.find((a) => a.node === c);
   return /* @__PURE__ */ r("div", { class: "tokens", children: [
     /* @__PURE__ */ r("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Layer by position", children: /* @__PURE__ */ r("table", { children: [
       /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "col", children: "layer" }),
-        o.map((a, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, h))
+        s.map((a, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, h))
       ] }) }),
-      /* @__PURE__ */ r("tbody", { children: [...s.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
+      /* @__PURE__ */ r("tbody", { children: [...o.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: a.node.replace(/^.*?(\d+)(\D*)$/, "$1$2") }) }),
-        o.map((h, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
+        s.map((h, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
           "button",
           {
             type: "button",
@@ -1261,10 +1261,10 @@ const ln = {
   single: ["plain", "One number: a target can only scale its picture"]
 };
 function an({ stages: t }) {
-  const { view: e, model: n, inputs: o } = C(), s = t.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = ln[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = o.find((f) => f.sha === i?.other)?.name, h = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
+  const { view: e, model: n, inputs: s } = C(), o = t.trust, i = o?.state === "done" ? o.facts : void 0, [c, d] = ln[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = s.find((f) => f.sha === i?.other)?.name, h = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
   return /* @__PURE__ */ r("aside", { class: `trust ${c}`, "aria-label": "Trust", children: [
     /* @__PURE__ */ r("h2", { children: "Trust" }),
-    /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: s?.state === "failed" ? "The controls could not be worked out." : d }),
+    /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: o?.state === "failed" ? "The controls could not be worked out." : d }),
     i?.verdict === "operating point" && /* @__PURE__ */ r("p", { class: "plain", children: "Random targets give nearly this picture. It shows what the model computes around this input, whatever the feature says." }),
     i?.verdict === "swapped" && /* @__PURE__ */ r("p", { class: "plain", children: "It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point." }),
     /* @__PURE__ */ r("dl", { children: [
@@ -1300,15 +1300,15 @@ function an({ stages: t }) {
 function cn({ id: t }) {
   const { data: e } = U(`/quality/${t}.json`);
   if (!e) return null;
-  const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", o = e.nodes.find((i) => i.name === "input"), s = o && (o.unseen.length ? o.unseen[o.unseen.length - 1] : o.seen);
+  const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", s = e.nodes.find((i) => i.name === "input"), o = s && (s.unseen.length ? s.unseen[s.unseen.length - 1] : s.seen);
   return /* @__PURE__ */ r("section", { class: "maps", "aria-label": "These maps", children: [
     /* @__PURE__ */ r("h3", { children: "These maps" }),
     e.why && /* @__PURE__ */ r("p", { class: "plain", children: e.why }),
-    o && /* @__PURE__ */ r("p", { class: "plain", "data-missed": s ?? "", children: [
+    s && /* @__PURE__ */ r("p", { class: "plain", "data-missed": o ?? "", children: [
       "Miss ",
-      n(s),
+      n(o),
       " of the input's energy on ",
-      o.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map",
+      s.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map",
       "."
     ] }),
     e.nodes.length > 0 && /* @__PURE__ */ r("details", { children: [
@@ -1331,13 +1331,13 @@ function cn({ id: t }) {
     ] })
   ] });
 }
-function ye({ name: t, value: e, note: n, ready: o }) {
-  const s = typeof e == "number";
+function ye({ name: t, value: e, note: n, ready: s }) {
+  const o = typeof e == "number";
   return /* @__PURE__ */ r("div", { children: [
     /* @__PURE__ */ r("dt", { children: t }),
     /* @__PURE__ */ r("dd", { children: [
-      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${s ? Math.min(1, Math.abs(e)) * 100 : 0}%` } }) }),
-      /* @__PURE__ */ r("b", { children: s ? e.toFixed(2) : o ? "–" : "…" }),
+      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${o ? Math.min(1, Math.abs(e)) * 100 : 0}%` } }) }),
+      /* @__PURE__ */ r("b", { children: o ? e.toFixed(2) : s ? "–" : "…" }),
       " ",
       /* @__PURE__ */ r("small", { children: n })
     ] })
@@ -1351,12 +1351,12 @@ function ne({ name: t, value: e }) {
 }
 const dn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
 function wt({ transport: t, start: e }) {
-  const [n, o] = q([]), [s, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [h, f] = q(""), l = He(async () => {
+  const [n, s] = q([]), [o, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [h, f] = q(""), l = He(async () => {
     const v = await Ce(t, "/api/inputs");
     return i(v), v;
   }, [t]);
   O(() => {
-    Promise.all([Ce(t, "/api/models").then(o), l()]).catch((v) => a(K(v)));
+    Promise.all([Ce(t, "/api/models").then(s), l()]).catch((v) => a(K(v)));
   }, [t]), O(() => {
     if (!t.page) return;
     const v = () => d(Je(location.hash));
@@ -1373,9 +1373,9 @@ function wt({ transport: t, start: e }) {
     const v = n.find((_) => _.id === c.m) ?? (c.m ? void 0 : n[0]);
     if (!v) return;
     const b = {};
-    v.id !== c.m && (b.m = v.id), c.x || (b.x = s.find((_) => _.lenses.includes(v.id))?.sha ?? ""), c.q || (b.q = un(v)), b.x === "" && delete b.x, Object.keys(b).length && p(b, !0);
-  }, [n, s, c.m, c.x, c.q]);
-  const y = Z(() => ({ transport: t, models: n, inputs: s, view: c, model: g, set: p, refresh: l, say: f }), [t, n, s, c, g, p, l]);
+    v.id !== c.m && (b.m = v.id), c.x || (b.x = o.find((_) => _.lenses.includes(v.id))?.sha ?? ""), c.q || (b.q = un(v)), b.x === "" && delete b.x, Object.keys(b).length && p(b, !0);
+  }, [n, o, c.m, c.x, c.q]);
+  const y = Z(() => ({ transport: t, models: n, inputs: o, view: c, model: g, set: p, refresh: l, say: f }), [t, n, o, c, g, p, l]);
   return u ? /* @__PURE__ */ r("main", { class: "alone", children: [
     /* @__PURE__ */ r("h1", { children: "sgfi explorer" }),
     /* @__PURE__ */ r(E, { problem: u })
@@ -1386,11 +1386,11 @@ function un(t) {
   return t.text ? `${e.name}@1` : e.name;
 }
 function hn({ said: t }) {
-  const e = C(), { view: n, model: o, set: s, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [h, f] = q(!1), l = fe(null), p = i.some((b) => b.sha === n.x), g = o && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
+  const e = C(), { view: n, model: s, set: o, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [h, f] = q(!1), l = fe(null), p = i.some((b) => b.sha === n.x), g = s && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
   gn(e, { open: () => d((b) => !b), help: () => a((b) => !b), take: () => f((b) => !b), query: () => {
     l.current?.focus(), l.current?.select();
   } });
-  const v = z(o, n.q);
+  const v = z(s, n.q);
   return /* @__PURE__ */ r("div", { class: "workbench", children: [
     /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (b) => {
       b.preventDefault(), document.getElementById("result")?.focus();
@@ -1398,14 +1398,14 @@ function hn({ said: t }) {
     /* @__PURE__ */ r("header", { children: [
       /* @__PURE__ */ r("h1", { children: "sgfi" }),
       /* @__PURE__ */ r("button", { type: "button", class: "where", "aria-expanded": c, onClick: () => d(!c), children: [
-        /* @__PURE__ */ r("b", { children: o?.title ?? "model" }),
+        /* @__PURE__ */ r("b", { children: s?.title ?? "model" }),
         " ",
         /* @__PURE__ */ r("span", { children: i.find((b) => b.sha === n.x)?.name ?? "input" })
       ] }),
       /* @__PURE__ */ r(_n, { box: l }),
       /* @__PURE__ */ r("div", { class: "switches", children: [
-        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => s({ s: !n.s }), children: "share" }),
-        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => s({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
+        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => o({ s: !n.s }), children: "share" }),
+        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => o({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
         /* @__PURE__ */ r(fn, {}),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": h, title: "Export what is shown (e)", onClick: () => f(!h), children: "export" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": u, title: "Keyboard (?)", onClick: () => a(!u), children: "?" })
@@ -1414,7 +1414,7 @@ function hn({ said: t }) {
     u && /* @__PURE__ */ r(mn, {}),
     h && /* @__PURE__ */ r(Ft, {}),
     c && /* @__PURE__ */ r(Xt, { close: () => d(!1) }),
-    n.m && e.models.length > 0 && !o && /* @__PURE__ */ r(E, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
+    n.m && e.models.length > 0 && !s && /* @__PURE__ */ r(E, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
     n.x && i.length > 0 && !p && /* @__PURE__ */ r(E, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
     /* @__PURE__ */ r("div", { class: "columns", children: [
       /* @__PURE__ */ r(Qt, {}),
@@ -1427,8 +1427,8 @@ function hn({ said: t }) {
             vt(v)
           ] })
         ] }),
-        o?.picture && p && /* @__PURE__ */ r(en, { stages: y }),
-        o?.text && p && /* @__PURE__ */ r(on, { stages: y }),
+        s?.picture && p && /* @__PURE__ */ r(en, { stages: y }),
+        s?.text && p && /* @__PURE__ */ r(sn, { stages: y }),
         p && /* @__PURE__ */ r(pn, {})
       ] }),
       /* @__PURE__ */ r(an, { stages: y })
@@ -1437,21 +1437,21 @@ function hn({ said: t }) {
   ] });
 }
 function pn() {
-  const { view: t, set: e, model: n } = C(), o = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = o.find((i) => i === t.v) ?? o[0];
+  const { view: t, set: e, model: n } = C(), s = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], o = s.find((i) => i === t.v) ?? s[0];
   return /* @__PURE__ */ r("section", { class: "tabs", children: [
-    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: dn[i] }, i)) }),
-    /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${s}`, children: [
-      n && s === "grid" && /* @__PURE__ */ r(zt, {}),
-      n && s === "compare" && /* @__PURE__ */ r(It, {}),
-      n && s === "decide" && /* @__PURE__ */ r(Ht, {}),
-      n && s === "tokens" && /* @__PURE__ */ r(sn, {})
+    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: s.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": o === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: dn[i] }, i)) }),
+    /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${o}`, children: [
+      n && o === "grid" && /* @__PURE__ */ r(zt, {}),
+      n && o === "compare" && /* @__PURE__ */ r(It, {}),
+      n && o === "decide" && /* @__PURE__ */ r(Ht, {}),
+      n && o === "tokens" && /* @__PURE__ */ r(on, {})
     ] })
   ] });
 }
 function _n({ box: t }) {
-  const { view: e, set: n } = C(), [o, s] = q(e.q);
-  return O(() => s(e.q), [e.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
-    i.preventDefault(), n({ q: o.trim() }), t.current?.blur();
+  const { view: e, set: n } = C(), [s, o] = q(e.q);
+  return O(() => o(e.q), [e.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
+    i.preventDefault(), n({ q: s.trim() }), t.current?.blur();
   }, children: [
     /* @__PURE__ */ r("label", { children: [
       /* @__PURE__ */ r("span", { class: "hidden", children: "Query" }),
@@ -1459,13 +1459,13 @@ function _n({ box: t }) {
         "input",
         {
           ref: t,
-          value: o,
+          value: s,
           spellcheck: !1,
           autocomplete: "off",
           placeholder: "layer3.1.add:17@2,3",
-          onInput: (i) => s(i.currentTarget.value),
+          onInput: (i) => o(i.currentTarget.value),
           onKeyDown: (i) => {
-            i.key === "Escape" && (s(e.q), i.currentTarget.blur());
+            i.key === "Escape" && (o(e.q), i.currentTarget.blur());
           }
         }
       )
@@ -1515,28 +1515,28 @@ function gn(t, e) {
   const n = fe({ session: t, act: e });
   n.current = { session: t, act: e }, O(() => {
     if (!t.transport.page) return;
-    const o = (s) => {
-      const i = s.target;
-      if (s.ctrlKey || s.metaKey || s.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
-      const { session: { view: c, model: d, set: u, inputs: a }, act: h } = n.current, f = z(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
-      if (d && f && (s.key === "ArrowUp" || s.key === "ArrowDown")) {
+    const s = (o) => {
+      const i = o.target;
+      if (o.ctrlKey || o.metaKey || o.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
+      const { session: { view: c, model: d, set: u, inputs: a }, act: h } = n.current, f = z(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[o.key] ?? 0;
+      if (d && f && (o.key === "ArrowUp" || o.key === "ArrowDown")) {
         const p = d.nodes[d.nodes.indexOf(f) + l];
         p && u({ q: bt(c.q, f, p) });
-      } else if (f && (s.key === "ArrowLeft" || s.key === "ArrowRight")) u({ q: Dt(c.q, f, l) });
-      else if (s.key === "[" || s.key === "]") {
+      } else if (f && (o.key === "ArrowLeft" || o.key === "ArrowRight")) u({ q: Dt(c.q, f, l) });
+      else if (o.key === "[" || o.key === "]") {
         const p = a.filter((y) => d && y.lenses.includes(d.id)), g = p.findIndex((y) => y.sha === c.x);
         p.length && u({ x: p[(g + l + p.length) % p.length].sha });
-      } else if (s.key === "/") h.query();
-      else if (s.key === "o") h.open();
-      else if (s.key === "s") u({ s: !c.s });
-      else if (s.key === "w") u({ w: c.w === "signed" ? "natural" : "signed" });
-      else if (s.key === "?") h.help();
-      else if (s.key === "e") h.take();
-      else if (!d?.text && "gcd".includes(s.key)) u({ v: { g: "grid", c: "compare", d: "decide" }[s.key] });
+      } else if (o.key === "/") h.query();
+      else if (o.key === "o") h.open();
+      else if (o.key === "s") u({ s: !c.s });
+      else if (o.key === "w") u({ w: c.w === "signed" ? "natural" : "signed" });
+      else if (o.key === "?") h.help();
+      else if (o.key === "e") h.take();
+      else if (!d?.text && "gcd".includes(o.key)) u({ v: { g: "grid", c: "compare", d: "decide" }[o.key] });
       else return;
-      s.preventDefault();
+      o.preventDefault();
     };
-    return addEventListener("keydown", o), () => removeEventListener("keydown", o);
+    return addEventListener("keydown", s), () => removeEventListener("keydown", s);
   }, [t.transport]);
 }
 const Ye = typeof document > "u" ? null : document.getElementById("sgfi-explorer");
