@@ -23,8 +23,8 @@ from sgfi.inputs.loaded import LoadedModel
 TOKEN, PORT = "a-token-of-the-campaign", 4711
 HOST, SECRET = f"127.0.0.1:{PORT}", b"nobody may read this"
 PIECES = st.sampled_from(
-    ".. %2e%2e ..%2f %00 etc passwd secret input inverse export likeness assets api trust {lens} {sha} three:0.png "
-    "three%25%2fetc%2fpasswd:0.json ~ | token \\".split()
+    ".. %2e%2e ..%2f %00 etc passwd secret input inverse export likeness sweep quality assets api trust {lens} {sha} "
+    "three:0.png three%25%2fetc%2fpasswd:0.json ~ | token \\".split()
 )
 Reply = tuple[int, bytes]
 

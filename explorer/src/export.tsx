@@ -1,7 +1,7 @@
 /** Exactly what is shown, to take away. */
 import { useState } from "preact/hooks";
 import { problemOf, Trouble, useSession } from "./session";
-import { address, format } from "./state";
+import { address, format, START } from "./state";
 import type { Problem } from "./types";
 
 export function Export() {
@@ -41,7 +41,7 @@ export function Export() {
       <span>Copy</span>
       <button type="button" onClick={() => void copy("py")}>Python lines</button>
       <button type="button" onClick={() => void copy("sh")}>command line</button>
-      <code class="again">sgfi export "#{format({ ...view, p: [], v: "" })}"</code>
+      <code class="again">sgfi export "#{format({ ...START, m: view.m, x: view.x, q: view.q, s: view.s, w: view.w })}"</code>
       {problem && <Trouble problem={problem} />}
     </section>
   );

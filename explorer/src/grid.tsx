@@ -111,11 +111,11 @@ function Tile(props: { unit: Unit; pinned: boolean; asked: boolean; score: numbe
       <button type="button" class="pick" aria-current={props.now ? "true" : undefined} aria-label={`Look at ${unit.query}`} title={unit.query} data-query={unit.query} data-stage={stage} onClick={() => set({ q: unit.query })}>
         {model?.picture && (current ? <img class={stage} src={current.url} alt="" data-path={current.path} draggable={false} /> : <div class="blank" />)}
         {model?.text && <Spark values={profile} />}
+        {stage === "preview" && <span class="badge" title="Plain gradient, not the answer">preview</span>}
         {error && <span class="wrong" title={error.got}>!</span>}
       </button>
       <span class="under">
         <code>{unit.label}</code>
-        {stage === "preview" && <small title="Plain gradient, not the answer">preview</small>}
         {props.score !== undefined && (
           <span class={props.score < 0 ? "score minus" : "score"} title={props.score.toPrecision(3)}>
             <span style={{ width: `${(Math.abs(props.score) / props.most) * 100}%` }} />

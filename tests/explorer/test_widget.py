@@ -55,6 +55,11 @@ def test_the_widget_answers_what_the_server_would(lens: Lens) -> None:
 
     expected = sgfi.invert(lens.estimator, x[:1], "two", channels=3).value
     torch.testing.assert_close(load(body)["value"], expected, rtol=1e-6, atol=1e-6)
+    lines = f"/export/{model['id']}/{inputs[0]['sha']}/two%3A3.py"
+    _, (body,) = front.ask({"request": 5, "path": lines}, lambda message: message.get("reply") == 5)
+    names = {"lens": lens.estimator}  # what the notebook has
+    exec(body.decode(), names)
+    torch.testing.assert_close(names["answer"].value, expected, rtol=1e-6, atol=1e-6)
     content, _ = front.ask({"request": 4, "path": "/nowhere"}, lambda message: message.get("reply") == 4)
     assert content["status"] == 404
     front.shown.explorer_site.close()

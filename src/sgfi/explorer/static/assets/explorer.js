@@ -1,127 +1,127 @@
-var he, k, Ze, B, Ae, et, tt, me, re, V, nt, Se, we, ke, rt, ae = {}, ce = [], kt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
-function R(t, e) {
-  for (var n in e) t[n] = e[n];
-  return t;
+var he, x, Ze, B, Ae, et, tt, me, re, Q, nt, Se, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
+function R(e, t) {
+  for (var n in t) e[n] = t[n];
+  return e;
 }
-function Te(t) {
-  t && t.parentNode && t.parentNode.removeChild(t);
+function Te(e) {
+  e && e.parentNode && e.parentNode.removeChild(e);
 }
-function xt(t, e, n) {
-  var o, s, i, c = {};
-  for (i in e) i == "key" ? o = e[i] : i == "ref" ? s = e[i] : c[i] = e[i];
-  if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof t == "function" && t.defaultProps != null) for (i in t.defaultProps) c[i] === void 0 && (c[i] = t.defaultProps[i]);
-  return ie(t, c, o, s, null);
+function kt(e, t, n) {
+  var s, o, i, c = {};
+  for (i in t) i == "key" ? s = t[i] : i == "ref" ? o = t[i] : c[i] = t[i];
+  if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof e == "function" && e.defaultProps != null) for (i in e.defaultProps) c[i] === void 0 && (c[i] = e.defaultProps[i]);
+  return ie(e, c, s, o, null);
 }
-function ie(t, e, n, o, s) {
-  var i = { type: t, props: e, key: n, ref: o, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: s ?? ++Ze, __i: -1, __u: 0 };
-  return s == null && k.vnode != null && k.vnode(i), i;
+function ie(e, t, n, s, o) {
+  var i = { type: e, props: t, key: n, ref: s, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: o ?? ++Ze, __i: -1, __u: 0 };
+  return o == null && x.vnode != null && x.vnode(i), i;
 }
-function j(t) {
-  return t.children;
+function j(e) {
+  return e.children;
 }
-function oe(t, e) {
-  this.props = t, this.context = e;
+function se(e, t) {
+  this.props = e, this.context = t;
 }
-function W(t, e) {
-  if (e == null) return t.__ ? W(t.__, t.__i + 1) : null;
-  for (var n; e < t.__k.length; e++) if ((n = t.__k[e]) != null && n.__e != null) return n.__e;
-  return typeof t.type == "function" ? W(t) : null;
+function W(e, t) {
+  if (t == null) return e.__ ? W(e.__, e.__i + 1) : null;
+  for (var n; t < e.__k.length; t++) if ((n = e.__k[t]) != null && n.__e != null) return n.__e;
+  return typeof e.type == "function" ? W(e) : null;
 }
-function $t(t) {
-  if (t.__P && t.__d) {
-    var e = t.__v, n = e.__e, o = [], s = [], i = R({}, e);
-    i.__v = e.__v + 1, k.vnode && k.vnode(i), Me(t.__P, i, e, t.__n, t.__P.namespaceURI, 32 & e.__u ? [n] : null, o, n ?? W(e), !!(32 & e.__u), s), i.__v = e.__v, i.__.__k[i.__i] = i, at(o, i, s), e.__e = e.__ = null, i.__e != n && it(i);
+function $t(e) {
+  if (e.__P && e.__d) {
+    var t = e.__v, n = t.__e, s = [], o = [], i = R({}, t);
+    i.__v = t.__v + 1, x.vnode && x.vnode(i), Me(e.__P, i, t, e.__n, e.__P.namespaceURI, 32 & t.__u ? [n] : null, s, n ?? W(t), !!(32 & t.__u), o), i.__v = t.__v, i.__.__k[i.__i] = i, at(s, i, o), t.__e = t.__ = null, i.__e != n && it(i);
   }
 }
-function it(t) {
-  if ((t = t.__) != null && t.__c != null) return t.__e = t.__c.base = null, t.__k.some(function(e) {
-    if (e != null && e.__e != null) return t.__e = t.__c.base = e.__e;
-  }), it(t);
+function it(e) {
+  if ((e = e.__) != null && e.__c != null) return e.__e = e.__c.base = null, e.__k.some(function(t) {
+    if (t != null && t.__e != null) return e.__e = e.__c.base = t.__e;
+  }), it(e);
 }
-function xe(t) {
-  (!t.__d && (t.__d = !0) && B.push(t) && !de.__r++ || Ae != k.debounceRendering) && ((Ae = k.debounceRendering) || et)(de);
+function ke(e) {
+  (!e.__d && (e.__d = !0) && B.push(e) && !de.__r++ || Ae != x.debounceRendering) && ((Ae = x.debounceRendering) || et)(de);
 }
 function de() {
   try {
-    for (var t, e = 1; B.length; ) B.length > e && B.sort(tt), t = B.shift(), e = B.length, $t(t);
+    for (var e, t = 1; B.length; ) B.length > t && B.sort(tt), e = B.shift(), t = B.length, $t(e);
   } finally {
     B.length = de.__r = 0;
   }
 }
-function ot(t, e, n, o, s, i, c, d, u, a, h) {
-  var f, l, p, g, y, v, b = o && o.__k || ce, _ = e.length;
-  for (u = qt(n, e, b, u, _), f = 0; f < _; f++) (p = n.__k[f]) != null && (l = p.__i != -1 && b[p.__i] || ae, p.__i = f, v = Me(t, p, l, s, i, c, d, u, a, h), g = p.__e, p.ref && l.ref != p.ref && (l.ref && Pe(l.ref, null, p), h.push(p.ref, p.__c || g, p)), y == null && g != null && (y = g), 4 & p.__u ? (u = st(p, u, t), l.__e && (l.__e = null)) : typeof p.type == "function" && v !== void 0 ? u = v : g && (u = g.nextSibling), p.__u &= -7);
+function st(e, t, n, s, o, i, c, d, u, a, h) {
+  var f, l, p, g, y, v, b = s && s.__k || ce, _ = t.length;
+  for (u = qt(n, t, b, u, _), f = 0; f < _; f++) (p = n.__k[f]) != null && (l = p.__i != -1 && b[p.__i] || ae, p.__i = f, v = Me(e, p, l, o, i, c, d, u, a, h), g = p.__e, p.ref && l.ref != p.ref && (l.ref && Pe(l.ref, null, p), h.push(p.ref, p.__c || g, p)), y == null && g != null && (y = g), 4 & p.__u ? (u = ot(p, u, e), l.__e && (l.__e = null)) : typeof p.type == "function" && v !== void 0 ? u = v : g && (u = g.nextSibling), p.__u &= -7);
   return n.__e = y, u;
 }
-function qt(t, e, n, o, s) {
+function qt(e, t, n, s, o) {
   var i, c, d, u, a, h = n.length, f = h, l = 0;
-  for (t.__k = new Array(s), i = 0; i < s; i++) (c = e[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = t.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = t.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = t.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : t.__k[i] = c, u = i + l, c.__ = t, c.__b = t.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (s > h ? l-- : s < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : t.__k[i] = null;
-  if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == o && (o = W(d)), dt(d, d));
-  return o;
+  for (e.__k = new Array(o), i = 0; i < o; i++) (c = t[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = e.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = e.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = e.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : e.__k[i] = c, u = i + l, c.__ = e, c.__b = e.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (o > h ? l-- : o < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : e.__k[i] = null;
+  if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == s && (s = W(d)), dt(d, d));
+  return s;
 }
-function st(t, e, n) {
-  var o, s;
-  if (typeof t.type == "function") {
-    for (o = t.__k, s = 0; o && s < o.length; s++) o[s] && (o[s].__ = t, e = st(o[s], e, n));
-    return e;
+function ot(e, t, n) {
+  var s, o;
+  if (typeof e.type == "function") {
+    for (s = e.__k, o = 0; s && o < s.length; o++) s[o] && (s[o].__ = e, t = ot(s[o], t, n));
+    return t;
   }
-  t.__e != e && (e && t.type && !e.parentNode && (e = W(t)), e = n.insertBefore(t.__e, e || null));
+  e.__e != t && (t && e.type && !t.parentNode && (t = W(e)), t = n.insertBefore(e.__e, t || null));
   do
-    e = e && e.nextSibling;
-  while (e != null && e.nodeType == 8);
-  return e;
+    t = t && t.nextSibling;
+  while (t != null && t.nodeType == 8);
+  return t;
 }
-function Ct(t, e, n, o) {
-  var s, i, c, d = t.key, u = t.type, a = e[n], h = a != null && (2 & a.__u) == 0;
+function Ct(e, t, n, s) {
+  var o, i, c, d = e.key, u = e.type, a = t[n], h = a != null && (2 & a.__u) == 0;
   if (a === null && d == null || h && d == a.key && u == a.type) return n;
-  if (o > (h ? 1 : 0)) {
-    for (s = n - 1, i = n + 1; s >= 0 || i < e.length; ) if ((a = e[c = s >= 0 ? s-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
+  if (s > (h ? 1 : 0)) {
+    for (o = n - 1, i = n + 1; o >= 0 || i < t.length; ) if ((a = t[c = o >= 0 ? o-- : i++]) != null && (2 & a.__u) == 0 && d == a.key && u == a.type) return c;
   }
   return -1;
 }
-function Ne(t, e, n) {
-  e[0] == "-" ? t.setProperty(e, n ?? "") : t[e] = n == null ? "" : typeof n != "number" || kt.test(e) ? n : n + "px";
+function Ne(e, t, n) {
+  t[0] == "-" ? e.setProperty(t, n ?? "") : e[t] = n == null ? "" : typeof n != "number" || xt.test(t) ? n : n + "px";
 }
-function te(t, e, n, o, s) {
+function te(e, t, n, s, o) {
   var i, c;
-  e: if (e == "style") if (typeof n == "string") t.style.cssText = n;
+  e: if (t == "style") if (typeof n == "string") e.style.cssText = n;
   else {
-    if (typeof o == "string" && (t.style.cssText = o = ""), o) for (e in o) n && e in n || Ne(t.style, e, "");
-    if (n) for (e in n) o && n[e] == o[e] || Ne(t.style, e, n[e]);
+    if (typeof s == "string" && (e.style.cssText = s = ""), s) for (t in s) n && t in n || Ne(e.style, t, "");
+    if (n) for (t in n) s && n[t] == s[t] || Ne(e.style, t, n[t]);
   }
-  else if (e[0] == "o" && e[1] == "n") i = e != (e = e.replace(nt, "$1")), c = e.toLowerCase(), e = c in t || e == "onFocusOut" || e == "onFocusIn" ? c.slice(2) : e.slice(2), t.l || (t.l = {}), t.l[e + i] = n, n ? o ? n[V] = o[V] : (n[V] = Se, t.addEventListener(e, i ? ke : we, i)) : t.removeEventListener(e, i ? ke : we, i);
+  else if (t[0] == "o" && t[1] == "n") i = t != (t = t.replace(nt, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + i] = n, n ? s ? n[Q] = s[Q] : (n[Q] = Se, e.addEventListener(t, i ? xe : we, i)) : e.removeEventListener(t, i ? xe : we, i);
   else {
-    if (s == "http://www.w3.org/2000/svg") e = e.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
-    else if (e != "width" && e != "height" && e != "href" && e != "list" && e != "form" && e != "tabIndex" && e != "download" && e != "rowSpan" && e != "colSpan" && e != "role" && e != "popover" && e in t) try {
-      t[e] = n ?? "";
+    if (o == "http://www.w3.org/2000/svg") t = t.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
+    else if (t != "width" && t != "height" && t != "href" && t != "list" && t != "form" && t != "tabIndex" && t != "download" && t != "rowSpan" && t != "colSpan" && t != "role" && t != "popover" && t in e) try {
+      e[t] = n ?? "";
       break e;
     } catch {
     }
-    typeof n == "function" || (n == null || n === !1 && e[4] != "-" ? t.removeAttribute(e) : t.setAttribute(e, e == "popover" && n == 1 ? "" : n));
+    typeof n == "function" || (n == null || n === !1 && t[4] != "-" ? e.removeAttribute(t) : e.setAttribute(t, t == "popover" && n == 1 ? "" : n));
   }
 }
-function Oe(t) {
-  return function(e) {
+function Oe(e) {
+  return function(t) {
     if (this.l) {
-      var n = this.l[e.type + t];
-      if (e[re] == null) e[re] = Se++;
-      else if (e[re] < n[V]) return;
-      return n(k.event ? k.event(e) : e);
+      var n = this.l[t.type + e];
+      if (t[re] == null) t[re] = Se++;
+      else if (t[re] < n[Q]) return;
+      return n(x.event ? x.event(t) : t);
     }
   };
 }
-function Me(t, e, n, o, s, i, c, d, u, a) {
-  var h, f, l, p, g, y, v, b, _, m, x, N, P, L, T, w, M = e.type;
-  if (e.constructor !== void 0) return null;
-  128 & n.__u && (u = !!(32 & n.__u), i = [d = e.__e = n.__e]), (h = k.__b) && h(e);
+function Me(e, t, n, s, o, i, c, d, u, a) {
+  var h, f, l, p, g, y, v, b, _, m, k, N, P, L, T, w, M = t.type;
+  if (t.constructor !== void 0) return null;
+  128 & n.__u && (u = !!(32 & n.__u), i = [d = t.__e = n.__e]), (h = x.__b) && h(t);
   e: if (typeof M == "function") {
     f = c.length;
     try {
-      if (_ = e.props, m = M.prototype && M.prototype.render, x = (h = M.contextType) && o[h.__c], N = h ? x ? x.props.value : h.__ : o, n.__c ? b = (l = e.__c = n.__c).__ = l.__E : (m ? e.__c = l = new M(_, N) : (e.__c = l = new oe(_, N), l.constructor = M, l.render = Tt), x && x.sub(l), l.state || (l.state = {}), l.__n = o, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = e, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
+      if (_ = t.props, m = M.prototype && M.prototype.render, k = (h = M.contextType) && s[h.__c], N = h ? k ? k.props.value : h.__ : s, n.__c ? b = (l = t.__c = n.__c).__ = l.__E : (m ? t.__c = l = new M(_, N) : (t.__c = l = new se(_, N), l.constructor = M, l.render = Tt), k && k.sub(l), l.state || (l.state = {}), l.__n = s, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = t, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
-        if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), e.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
-          e.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), e.__e = n.__e, e.__k = n.__k, e.__k.some(function(I) {
-            I && (I.__ = e);
+        if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), t.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
+          t.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), t.__e = n.__e, t.__k = n.__k, t.__k.some(function(I) {
+            I && (I.__ = t);
           }), ce.push.apply(l.__h, l._sb), l._sb = [], l.__h.length && c.push(l), d = W(n);
           break e;
         }
@@ -129,160 +129,160 @@ function Me(t, e, n, o, s, i, c, d, u, a) {
           l.componentDidUpdate(g, y, v);
         });
       }
-      if (l.context = N, l.props = _, l.__P = t, l.__e = !1, P = k.__r, L = 0, m) l.state = l.__s, l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
+      if (l.context = N, l.props = _, l.__P = e, l.__e = !1, P = x.__r, L = 0, m) l.state = l.__s, l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
       else do
-        l.__d = !1, P && P(e), h = l.render(l.props, l.state, l.context), l.state = l.__s;
+        l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), l.state = l.__s;
       while (l.__d && ++L < 25);
-      l.state = l.__s, l.getChildContext != null && (o = R(R({}, o), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = ot(t, pe(T) ? T : [T], e, n, o, s, i, c, d, u, a), l.base = e.__e, e.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
+      l.state = l.__s, l.getChildContext != null && (s = R(R({}, s), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = st(e, pe(T) ? T : [T], t, n, s, o, i, c, d, u, a), l.base = t.__e, t.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
     } catch (I) {
-      if (c.length = f, e.__v = null, u || i != null) {
+      if (c.length = f, t.__v = null, u || i != null) {
         if (I.then) {
-          for (e.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
-          i != null && (i[i.indexOf(d)] = null), e.__e = d;
+          for (t.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
+          i != null && (i[i.indexOf(d)] = null), t.__e = d;
         } else if (i != null) for (w = i.length; w--; ) Te(i[w]);
-      } else e.__e = n.__e;
-      e.__k == null && (e.__k = n.__k || []), I.then || lt(e), k.__e(I, e, n);
+      } else t.__e = n.__e;
+      t.__k == null && (t.__k = n.__k || []), I.then || lt(t), x.__e(I, t, n);
     }
-  } else i == null && e.__v == n.__v ? (e.__k = n.__k, e.__e = n.__e) : d = e.__e = St(n.__e, e, n, o, s, i, c, u, a);
-  return (h = k.diffed) && h(e), 128 & e.__u ? void 0 : d;
+  } else i == null && t.__v == n.__v ? (t.__k = n.__k, t.__e = n.__e) : d = t.__e = St(n.__e, t, n, s, o, i, c, u, a);
+  return (h = x.diffed) && h(t), 128 & t.__u ? void 0 : d;
 }
-function lt(t) {
-  t && (t.__c && (t.__c.__e = !0), t.__k && t.__k.some(lt));
+function lt(e) {
+  e && (e.__c && (e.__c.__e = !0), e.__k && e.__k.some(lt));
 }
-function at(t, e, n) {
-  for (var o = 0; o < n.length; o++) Pe(n[o], n[++o], n[++o]);
-  k.__c && k.__c(e, t), t.some(function(s) {
+function at(e, t, n) {
+  for (var s = 0; s < n.length; s++) Pe(n[s], n[++s], n[++s]);
+  x.__c && x.__c(t, e), e.some(function(o) {
     try {
-      t = s.__h, s.__h = [], t.some(function(i) {
-        i.call(s);
+      e = o.__h, o.__h = [], e.some(function(i) {
+        i.call(o);
       });
     } catch (i) {
-      k.__e(i, s.__v);
+      x.__e(i, o.__v);
     }
   });
 }
-function ct(t) {
-  return typeof t != "object" || t == null || t.__b > 0 ? t : pe(t) ? t.map(ct) : t.constructor !== void 0 ? null : R({}, t);
+function ct(e) {
+  return typeof e != "object" || e == null || e.__b > 0 ? e : pe(e) ? e.map(ct) : e.constructor !== void 0 ? null : R({}, e);
 }
-function St(t, e, n, o, s, i, c, d, u) {
-  var a, h, f, l, p, g, y, v = n.props || ae, b = e.props, _ = e.type;
-  if (_ == "svg" ? s = "http://www.w3.org/2000/svg" : _ == "math" ? s = "http://www.w3.org/1998/Math/MathML" : s || (s = "http://www.w3.org/1999/xhtml"), i != null) {
+function St(e, t, n, s, o, i, c, d, u) {
+  var a, h, f, l, p, g, y, v = n.props || ae, b = t.props, _ = t.type;
+  if (_ == "svg" ? o = "http://www.w3.org/2000/svg" : _ == "math" ? o = "http://www.w3.org/1998/Math/MathML" : o || (o = "http://www.w3.org/1999/xhtml"), i != null) {
     for (a = 0; a < i.length; a++) if ((p = i[a]) && "setAttribute" in p == !!_ && (_ ? p.localName == _ : p.nodeType == 3)) {
-      t = p, i[a] = null;
+      e = p, i[a] = null;
       break;
     }
   }
-  if (t == null) {
+  if (e == null) {
     if (_ == null) return document.createTextNode(b);
-    t = document.createElementNS(s, _, b.is && b), d && (k.__m && k.__m(e, i), d = !1), i = null;
+    e = document.createElementNS(o, _, b.is && b), d && (x.__m && x.__m(t, i), d = !1), i = null;
   }
-  if (_ == null) v === b || d && t.data == b || (t.data = b);
+  if (_ == null) v === b || d && e.data == b || (e.data = b);
   else {
-    if (i = _ == "textarea" && b.defaultValue != null ? null : i && he.call(t.childNodes), !d && i != null) for (v = {}, a = 0; a < t.attributes.length; a++) v[(p = t.attributes[a]).name] = p.value;
-    for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(t, a, null, p, s);
-    for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(t, a, p, v[a], s);
-    if (h) d || f && (h.__html == f.__html || h.__html == t.innerHTML) || (t.innerHTML = h.__html), e.__k = [];
-    else if (f && (t.innerHTML = ""), ot(e.type == "template" ? t.content : t, pe(l) ? l : [l], e, n, o, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : s, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
-    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? t.removeAttribute("value") : g != null && (g !== t[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(t, a, g, v[a], s), a = "checked", y != null && y != t[a] && te(t, a, y, v[a], s));
+    if (i = _ == "textarea" && b.defaultValue != null ? null : i && he.call(e.childNodes), !d && i != null) for (v = {}, a = 0; a < e.attributes.length; a++) v[(p = e.attributes[a]).name] = p.value;
+    for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(e, a, null, p, o);
+    for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(e, a, p, v[a], o);
+    if (h) d || f && (h.__html == f.__html || h.__html == e.innerHTML) || (e.innerHTML = h.__html), t.__k = [];
+    else if (f && (e.innerHTML = ""), st(t.type == "template" ? e.content : e, pe(l) ? l : [l], t, n, s, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : o, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
+    d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? e.removeAttribute("value") : g != null && (g !== e[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(e, a, g, v[a], o), a = "checked", y != null && y != e[a] && te(e, a, y, v[a], o));
   }
-  return t;
+  return e;
 }
-function Pe(t, e, n) {
+function Pe(e, t, n) {
   try {
-    if (typeof t == "function") {
-      var o = typeof t.__u == "function";
-      o && t.__u(), o && e == null || (t.__u = t(e));
-    } else t.current = e;
-  } catch (s) {
-    k.__e(s, n);
+    if (typeof e == "function") {
+      var s = typeof e.__u == "function";
+      s && e.__u(), s && t == null || (e.__u = e(t));
+    } else e.current = t;
+  } catch (o) {
+    x.__e(o, n);
   }
 }
-function dt(t, e, n) {
-  var o, s;
-  if (k.unmount && k.unmount(t), (o = t.ref) && (o.current && o.current != t.__e || Pe(o, null, e)), (o = t.__c) != null) {
-    if (o.componentWillUnmount) try {
-      o.componentWillUnmount();
+function dt(e, t, n) {
+  var s, o;
+  if (x.unmount && x.unmount(e), (s = e.ref) && (s.current && s.current != e.__e || Pe(s, null, t)), (s = e.__c) != null) {
+    if (s.componentWillUnmount) try {
+      s.componentWillUnmount();
     } catch (i) {
-      k.__e(i, e);
+      x.__e(i, t);
     }
-    o.base = o.__P = o.__n = null;
+    s.base = s.__P = s.__n = null;
   }
-  if (o = t.__k) for (s = 0; s < o.length; s++) o[s] && dt(o[s], e, n || typeof t.type != "function");
-  n || Te(t.__e), t.__c = t.__ = t.__e = void 0;
+  if (s = e.__k) for (o = 0; o < s.length; o++) s[o] && dt(s[o], t, n || typeof e.type != "function");
+  n || Te(e.__e), e.__c = e.__ = e.__e = void 0;
 }
-function Tt(t, e, n) {
-  return this.constructor(t, n);
+function Tt(e, t, n) {
+  return this.constructor(e, n);
 }
-function $e(t, e, n) {
-  var o, s, i, c;
-  e == document && (e = document.documentElement), k.__ && k.__(t, e), s = (o = !1) ? null : e.__k, i = [], c = [], Me(e, t = e.__k = xt(j, null, [t]), s || ae, ae, e.namespaceURI, s ? null : e.firstChild ? he.call(e.childNodes) : null, i, s ? s.__e : e.firstChild, o, c), at(i, t, c), t.props.children = null;
+function $e(e, t, n) {
+  var s, o, i, c;
+  t == document && (t = document.documentElement), x.__ && x.__(e, t), o = (s = !1) ? null : t.__k, i = [], c = [], Me(t, e = t.__k = kt(j, null, [e]), o || ae, ae, t.namespaceURI, o ? null : t.firstChild ? he.call(t.childNodes) : null, i, o ? o.__e : t.firstChild, s, c), at(i, e, c), e.props.children = null;
 }
-function Mt(t) {
-  function e(n) {
-    var o, s;
-    return this.getChildContext || (o = /* @__PURE__ */ new Set(), (s = {})[e.__c] = this, this.getChildContext = function() {
-      return s;
+function Mt(e) {
+  function t(n) {
+    var s, o;
+    return this.getChildContext || (s = /* @__PURE__ */ new Set(), (o = {})[t.__c] = this, this.getChildContext = function() {
+      return o;
     }, this.componentWillUnmount = function() {
-      o = null;
+      s = null;
     }, this.shouldComponentUpdate = function(i) {
-      this.props.value != i.value && o.forEach(function(c) {
-        c.__e = !0, xe(c);
+      this.props.value != i.value && s.forEach(function(c) {
+        c.__e = !0, ke(c);
       });
     }, this.sub = function(i) {
-      o.add(i);
+      s.add(i);
       var c = i.componentWillUnmount;
       i.componentWillUnmount = function() {
-        o && o.delete(i), c && c.call(i);
+        s && s.delete(i), c && c.call(i);
       };
     }), n.children;
   }
-  return e.__c = "__cC" + rt++, e.__ = t, e.Provider = e.__l = (e.Consumer = function(n, o) {
-    return n.children(o);
-  }).contextType = e, e;
+  return t.__c = "__cC" + rt++, t.__ = e, t.Provider = t.__l = (t.Consumer = function(n, s) {
+    return n.children(s);
+  }).contextType = t, t;
 }
-he = ce.slice, k = { __e: function(t, e, n, o) {
-  for (var s, i, c; e = e.__; ) if ((s = e.__c) && !s.__) try {
-    if ((i = s.constructor) && i.getDerivedStateFromError != null && (s.setState(i.getDerivedStateFromError(t)), c = s.__d), s.componentDidCatch != null && (s.componentDidCatch(t, o || {}), c = s.__d), c) return s.__E = s;
+he = ce.slice, x = { __e: function(e, t, n, s) {
+  for (var o, i, c; t = t.__; ) if ((o = t.__c) && !o.__) try {
+    if ((i = o.constructor) && i.getDerivedStateFromError != null && (o.setState(i.getDerivedStateFromError(e)), c = o.__d), o.componentDidCatch != null && (o.componentDidCatch(e, s || {}), c = o.__d), c) return o.__E = o;
   } catch (d) {
-    t = d;
+    e = d;
   }
-  throw t;
-} }, Ze = 0, oe.prototype.setState = function(t, e) {
+  throw e;
+} }, Ze = 0, se.prototype.setState = function(e, t) {
   var n;
-  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof t == "function" && (t = t(R({}, n), this.props)), t && R(n, t), t != null && this.__v && (e && this._sb.push(e), xe(this));
-}, oe.prototype.forceUpdate = function(t) {
-  this.__v && (this.__e = !0, t && this.__h.push(t), xe(this));
-}, oe.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(t, e) {
-  return t.__v.__b - e.__v.__b;
-}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, V = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), ke = Oe(!0), rt = 0;
+  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof e == "function" && (e = e(R({}, n), this.props)), e && R(n, e), e != null && this.__v && (t && this._sb.push(t), ke(this));
+}, se.prototype.forceUpdate = function(e) {
+  this.__v && (this.__e = !0, e && this.__h.push(e), ke(this));
+}, se.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(e, t) {
+  return e.__v.__b - t.__v.__b;
+}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, Q = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
 var Pt = 0;
-function r(t, e, n, o, s, i) {
-  e || (e = {});
-  var c, d, u = e;
-  if ("ref" in u) for (d in u = {}, e) d == "ref" ? c = e[d] : u[d] = e[d];
-  var a = { type: t, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: s, __self: i };
-  if (typeof t == "function" && (c = t.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
-  return k.vnode && k.vnode(a), a;
+function r(e, t, n, s, o, i) {
+  t || (t = {});
+  var c, d, u = t;
+  if ("ref" in u) for (d in u = {}, t) d == "ref" ? c = t[d] : u[d] = t[d];
+  var a = { type: e, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: o, __self: i };
+  if (typeof e == "function" && (c = e.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
+  return x.vnode && x.vnode(a), a;
 }
-var G, $, ge, Ee, Y = 0, ut = [], S = k, Le = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
-function _e(t, e) {
-  S.__h && S.__h($, t, Y || e), Y = 0;
+var K, $, ge, Ee, Y = 0, ut = [], S = x, Le = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
+function _e(e, t) {
+  S.__h && S.__h($, e, Y || t), Y = 0;
   var n = $.__H || ($.__H = { __: [], __h: [] });
-  return t >= n.__.length && n.__.push({}), n.__[t];
+  return e >= n.__.length && n.__.push({}), n.__[e];
 }
-function q(t) {
-  return Y = 1, At(pt, t);
+function q(e) {
+  return Y = 1, At(pt, e);
 }
-function At(t, e, n) {
-  var o = _e(G++, 2);
-  if (o.t = t, !o.__c && (o.__ = [pt(void 0, e), function(d) {
-    var u = o.__N ? o.__N[0] : o.__[0], a = o.t(u, d);
-    u !== a && (o.__N = [a, o.__[1]], o.__c.setState({}));
-  }], o.__c = $, !$.__f)) {
-    var s = function(d, u, a) {
-      if (!o.__c.__H) return !0;
-      var h = !1, f = o.__c.props !== d;
-      if (o.__c.__H.__.some(function(p) {
+function At(e, t, n) {
+  var s = _e(K++, 2);
+  if (s.t = e, !s.__c && (s.__ = [pt(void 0, t), function(d) {
+    var u = s.__N ? s.__N[0] : s.__[0], a = s.t(u, d);
+    u !== a && (s.__N = [a, s.__[1]], s.__c.setState({}));
+  }], s.__c = $, !$.__f)) {
+    var o = function(d, u, a) {
+      if (!s.__c.__H) return !0;
+      var h = !1, f = s.__c.props !== d;
+      if (s.__c.__H.__.some(function(p) {
         if (p.__N) {
           h = !0;
           var g = p.__[0];
@@ -299,281 +299,281 @@ function At(t, e, n) {
     $.componentWillUpdate = function(d, u, a) {
       if (this.__e) {
         var h = i;
-        i = void 0, s(d, u, a), i = h;
+        i = void 0, o(d, u, a), i = h;
       }
       c && c.call(this, d, u, a);
-    }, $.shouldComponentUpdate = s;
+    }, $.shouldComponentUpdate = o;
   }
-  return o.__N || o.__;
+  return s.__N || s.__;
 }
-function O(t, e) {
-  var n = _e(G++, 3);
-  !S.__s && ht(n.__H, e) && (n.__ = t, n.u = e, $.__H.__h.push(n));
+function O(e, t) {
+  var n = _e(K++, 3);
+  !S.__s && ht(n.__H, t) && (n.__ = e, n.u = t, $.__H.__h.push(n));
 }
-function fe(t) {
+function fe(e) {
   return Y = 5, Z(function() {
-    return { current: t };
+    return { current: e };
   }, []);
 }
-function Z(t, e) {
-  var n = _e(G++, 7);
-  return ht(n.__H, e) && (n.__ = t(), n.__H = e, n.__h = t), n.__;
+function Z(e, t) {
+  var n = _e(K++, 7);
+  return ht(n.__H, t) && (n.__ = e(), n.__H = t, n.__h = e), n.__;
 }
-function He(t, e) {
+function He(e, t) {
   return Y = 8, Z(function() {
-    return t;
-  }, e);
+    return e;
+  }, t);
 }
-function Nt(t) {
-  var e = $.context[t.__c], n = _e(G++, 9);
-  return n.c = t, e ? (n.__ == null && (n.__ = !0, e.sub($)), e.props.value) : t.__;
+function Nt(e) {
+  var t = $.context[e.__c], n = _e(K++, 9);
+  return n.c = e, t ? (n.__ == null && (n.__ = !0, t.sub($)), t.props.value) : e.__;
 }
 function Ot() {
-  for (var t; t = ut.shift(); ) {
-    var e = t.__H;
-    if (t.__P && e) try {
-      e.__h.some(se), e.__h.some(qe), e.__h = [];
+  for (var e; e = ut.shift(); ) {
+    var t = e.__H;
+    if (e.__P && t) try {
+      t.__h.some(oe), t.__h.some(qe), t.__h = [];
     } catch (n) {
-      e.__h = [], S.__e(n, t.__v);
+      t.__h = [], S.__e(n, e.__v);
     }
   }
 }
-S.__b = function(t) {
-  $ = null, Le && Le(t);
-}, S.__ = function(t, e) {
-  t && e.__k && e.__k.__m && (t.__m = e.__k.__m), Ie && Ie(t, e);
-}, S.__r = function(t) {
-  Re && Re(t), G = 0;
-  var e = ($ = t.__c).__H;
-  e && (ge === $ ? (e.__h = [], $.__h = [], e.__.some(function(n) {
+S.__b = function(e) {
+  $ = null, Le && Le(e);
+}, S.__ = function(e, t) {
+  e && t.__k && t.__k.__m && (e.__m = t.__k.__m), Ie && Ie(e, t);
+}, S.__r = function(e) {
+  Re && Re(e), K = 0;
+  var t = ($ = e.__c).__H;
+  t && (ge === $ ? (t.__h = [], $.__h = [], t.__.some(function(n) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
-  })) : (e.__h.some(se), e.__h.some(qe), e.__h = [], G = 0)), ge = $;
-}, S.diffed = function(t) {
-  je && je(t);
-  var e = t.__c;
-  e && e.__H && (e.__H.__h.length && (ut.push(e) !== 1 && Ee === S.requestAnimationFrame || ((Ee = S.requestAnimationFrame) || Et)(Ot)), e.__H.__.some(function(n) {
+  })) : (t.__h.some(oe), t.__h.some(qe), t.__h = [], K = 0)), ge = $;
+}, S.diffed = function(e) {
+  je && je(e);
+  var t = e.__c;
+  t && t.__H && (t.__H.__h.length && (ut.push(t) !== 1 && Ee === S.requestAnimationFrame || ((Ee = S.requestAnimationFrame) || Et)(Ot)), t.__H.__.some(function(n) {
     n.u && (n.__H = n.u, n.u = void 0);
   })), ge = $ = null;
-}, S.__c = function(t, e) {
-  e.some(function(n) {
+}, S.__c = function(e, t) {
+  t.some(function(n) {
     try {
-      n.__h.some(se), n.__h = n.__h.filter(function(o) {
-        return !o.__ || qe(o);
+      n.__h.some(oe), n.__h = n.__h.filter(function(s) {
+        return !s.__ || qe(s);
       });
-    } catch (o) {
-      e.some(function(s) {
-        s.__h && (s.__h = []);
-      }), e = [], S.__e(o, n.__v);
-    }
-  }), Ue && Ue(t, e);
-}, S.unmount = function(t) {
-  De && De(t);
-  var e, n = t.__c;
-  n && n.__H && (n.__H.__.some(function(o) {
-    try {
-      se(o);
     } catch (s) {
-      e = s;
+      t.some(function(o) {
+        o.__h && (o.__h = []);
+      }), t = [], S.__e(s, n.__v);
     }
-  }), n.__H = void 0, e && S.__e(e, n.__v));
+  }), Ue && Ue(e, t);
+}, S.unmount = function(e) {
+  De && De(e);
+  var t, n = e.__c;
+  n && n.__H && (n.__H.__.some(function(s) {
+    try {
+      oe(s);
+    } catch (o) {
+      t = o;
+    }
+  }), n.__H = void 0, t && S.__e(t, n.__v));
 };
 var Be = typeof requestAnimationFrame == "function";
-function Et(t) {
-  var e, n = function() {
-    clearTimeout(o), Be && cancelAnimationFrame(e), setTimeout(t);
-  }, o = setTimeout(n, 35);
-  Be && (e = requestAnimationFrame(n));
+function Et(e) {
+  var t, n = function() {
+    clearTimeout(s), Be && cancelAnimationFrame(t), setTimeout(e);
+  }, s = setTimeout(n, 35);
+  Be && (t = requestAnimationFrame(n));
 }
-function se(t) {
-  var e = $, n = t.__c;
-  typeof n == "function" && (t.__c = void 0, n()), $ = e;
+function oe(e) {
+  var t = $, n = e.__c;
+  typeof n == "function" && (e.__c = void 0, n()), $ = t;
 }
-function qe(t) {
-  var e = $;
-  t.__c = t.__(), $ = e;
+function qe(e) {
+  var t = $;
+  e.__c = e.__(), $ = t;
 }
-function ht(t, e) {
-  return !t || t.length !== e.length || e.some(function(n, o) {
-    return n !== t[o];
+function ht(e, t) {
+  return !e || e.length !== t.length || t.some(function(n, s) {
+    return n !== e[s];
   });
 }
-function pt(t, e) {
-  return typeof e == "function" ? e(t) : e;
+function pt(e, t) {
+  return typeof t == "function" ? t(e) : t;
 }
-class Q extends Error {
-  constructor(e) {
-    super(`expected ${e.expected}; got ${e.got}. ${e.todo}`), this.problem = e;
+class X extends Error {
+  constructor(t) {
+    super(`expected ${t.expected}; got ${t.got}. ${t.todo}`), this.problem = t;
   }
 }
 const Fe = { expected: "the server to answer", got: "no connection", todo: "Is sgfi explore still running? Reload when it is." };
 class Lt {
-  constructor(e) {
-    this.token = e, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
+  constructor(t) {
+    this.token = t, this.page = !0, this.socket = null, this.waiting = /* @__PURE__ */ new Map(), this.next = 1, this.tries = 0;
   }
-  async bytes(e, n) {
-    let o;
+  async bytes(t, n) {
+    let s;
     try {
-      o = await fetch(e, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
-    } catch (s) {
-      throw n?.aborted ? s : new Q(Fe);
+      s = await fetch(t, { headers: { authorization: `Bearer ${this.token}` }, signal: n });
+    } catch (o) {
+      throw n?.aborted ? o : new X(Fe);
     }
-    if (!o.ok) throw new Q(await We(o));
-    return { body: await o.arrayBuffer(), type: o.headers.get("content-type") ?? "" };
+    if (!s.ok) throw new X(await We(s));
+    return { body: await s.arrayBuffer(), type: s.headers.get("content-type") ?? "" };
   }
-  async upload(e, n) {
-    const o = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
+  async upload(t, n) {
+    const s = await fetch(`/api/inputs?name=${encodeURIComponent(n)}`, {
       method: "POST",
-      headers: { authorization: `Bearer ${this.token}`, "content-type": e.type || "application/octet-stream" },
-      body: e
+      headers: { authorization: `Bearer ${this.token}`, "content-type": t.type || "application/octet-stream" },
+      body: t
     });
-    if (!o.ok) throw new Q(await We(o));
-    return await o.json();
+    if (!s.ok) throw new X(await We(s));
+    return await s.json();
   }
-  live(e, n) {
-    const o = this.next++, s = JSON.stringify({ id: o, ask: e });
-    this.waiting.set(o, { text: s, heard: n });
+  live(t, n) {
+    const s = this.next++, o = JSON.stringify({ id: s, ask: t });
+    this.waiting.set(s, { text: o, heard: n });
     const i = this.connected();
-    return i.readyState === WebSocket.OPEN && i.send(s), () => {
-      this.waiting.delete(o) && this.socket?.readyState === WebSocket.OPEN && this.socket.send(JSON.stringify({ id: o, cancel: !0 }));
+    return i.readyState === WebSocket.OPEN && i.send(o), () => {
+      this.waiting.delete(s) && this.socket?.readyState === WebSocket.OPEN && this.socket.send(JSON.stringify({ id: s, cancel: !0 }));
     };
   }
   connected() {
     if (this.socket && this.socket.readyState <= WebSocket.OPEN) return this.socket;
-    const e = new WebSocket(`ws://${location.host}/live?token=${encodeURIComponent(this.token)}`);
-    return this.socket = e, e.onopen = () => {
+    const t = new WebSocket(`ws://${location.host}/live?token=${encodeURIComponent(this.token)}`);
+    return this.socket = t, t.onopen = () => {
       this.tries = 0;
-      for (const { text: n } of this.waiting.values()) e.send(n);
-    }, e.onmessage = (n) => {
-      const o = JSON.parse(n.data);
-      this.waiting.get(o.id)?.heard(o);
-    }, e.onclose = () => {
-      if (this.socket === e && (this.socket = null, !!this.waiting.size))
+      for (const { text: n } of this.waiting.values()) t.send(n);
+    }, t.onmessage = (n) => {
+      const s = JSON.parse(n.data);
+      this.waiting.get(s.id)?.heard(s);
+    }, t.onclose = () => {
+      if (this.socket === t && (this.socket = null, !!this.waiting.size))
         if (this.tries++ < 5) setTimeout(() => this.waiting.size && this.connected(), 400 * this.tries);
-        else for (const [n, { heard: o }] of this.waiting) o({ id: n, state: "failed", error: Fe });
-    }, e;
+        else for (const [n, { heard: s }] of this.waiting) s({ id: n, state: "failed", error: Fe });
+    }, t;
   }
 }
-async function We(t) {
+async function We(e) {
   try {
-    return (await t.json()).error;
+    return (await e.json()).error;
   } catch {
-    return { expected: "an answer", got: `status ${t.status}`, todo: "Reload the page." };
+    return { expected: "an answer", got: `status ${e.status}`, todo: "Reload the page." };
   }
 }
 class Rt {
-  constructor(e) {
-    this.model = e, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, o) => {
-      n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, o), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
-    }, e.on("msg:custom", this.heard);
+  constructor(t) {
+    this.model = t, this.page = !1, this.next = 1, this.replies = /* @__PURE__ */ new Map(), this.events = /* @__PURE__ */ new Map(), this.heard = (n, s) => {
+      n.reply !== void 0 ? (this.replies.get(n.reply)?.(n, s), this.replies.delete(n.reply)) : n.live && this.events.get(n.live.id)?.(n.live);
+    }, t.on("msg:custom", this.heard);
   }
   close() {
     this.model.off("msg:custom", this.heard);
   }
-  request(e, n = []) {
-    const o = this.next++;
-    return new Promise((s, i) => {
-      this.replies.set(o, (c, d) => {
+  request(t, n = []) {
+    const s = this.next++;
+    return new Promise((o, i) => {
+      this.replies.set(s, (c, d) => {
         const u = d[0], a = u ? u.buffer.slice(u.byteOffset, u.byteOffset + u.byteLength) : new ArrayBuffer(0);
-        c.status < 400 ? s({ body: a, type: c.type }) : i(new Q(JSON.parse(new TextDecoder().decode(a)).error));
-      }), this.model.send({ request: o, ...e }, void 0, n);
+        c.status < 400 ? o({ body: a, type: c.type }) : i(new X(JSON.parse(new TextDecoder().decode(a)).error));
+      }), this.model.send({ request: s, ...t }, void 0, n);
     });
   }
-  bytes(e) {
-    return this.request({ path: e });
+  bytes(t) {
+    return this.request({ path: t });
   }
-  async upload(e, n) {
-    const { body: o } = await this.request({ upload: n, kind: e.type.startsWith("text/plain") ? "text" : "picture" }, [await e.arrayBuffer()]);
-    return JSON.parse(new TextDecoder().decode(o));
+  async upload(t, n) {
+    const { body: s } = await this.request({ upload: n, kind: t.type.startsWith("text/plain") ? "text" : "picture" }, [await t.arrayBuffer()]);
+    return JSON.parse(new TextDecoder().decode(s));
   }
-  live(e, n) {
-    const o = this.next++;
-    return this.events.set(o, n), this.model.send({ live: { id: o, ask: e } }), () => {
-      this.events.delete(o) && this.model.send({ live: { id: o, cancel: !0 } });
+  live(t, n) {
+    const s = this.next++;
+    return this.events.set(s, n), this.model.send({ live: { id: s, ask: t } }), () => {
+      this.events.delete(s) && this.model.send({ live: { id: s, cancel: !0 } });
     };
   }
 }
-async function Ce(t, e, n) {
-  const { body: o } = await t.bytes(e, n);
-  return JSON.parse(new TextDecoder().decode(o));
+async function Ce(e, t, n) {
+  const { body: s } = await e.bytes(t, n);
+  return JSON.parse(new TextDecoder().decode(s));
 }
 const _t = Mt(null), C = () => Nt(_t), ze = {};
-function ee(t) {
-  const { transport: e } = C(), [n, o] = q({ key: "", stages: ze }), s = t ? JSON.stringify(t) : "";
+function ee(e) {
+  const { transport: t } = C(), [n, s] = q({ key: "", stages: ze }), o = e ? JSON.stringify(e) : "";
   return O(() => {
-    if (t)
-      return e.live(t, (i) => {
-        const c = i.stage ? [i.stage] : t.stages;
-        o((d) => {
-          const u = d.key === s ? { ...d.stages } : {};
+    if (e)
+      return t.live(e, (i) => {
+        const c = i.stage ? [i.stage] : e.stages;
+        s((d) => {
+          const u = d.key === o ? { ...d.stages } : {};
           for (const a of c)
             u[a] = { state: i.state, steps: i.steps ?? u[a]?.steps ?? 0, facts: i.facts, error: i.error };
-          return { key: s, stages: u };
+          return { key: o, stages: u };
         });
       });
-  }, [s, e]), n.key === s ? n.stages : ze;
+  }, [o, t]), n.key === o ? n.stages : ze;
 }
-function U(t) {
-  const { transport: e } = C(), [n, o] = q({ path: null });
+function U(e) {
+  const { transport: t } = C(), [n, s] = q({ path: null });
   return O(() => {
-    if (!t) return;
-    const s = new AbortController();
-    return Ce(e, t, s.signal).then(
-      (i) => !s.signal.aborted && o({ path: t, data: i }),
-      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
-    ), () => s.abort();
-  }, [t, e]), n.path === t ? n : {};
+    if (!e) return;
+    const o = new AbortController();
+    return Ce(t, e, o.signal).then(
+      (i) => !o.signal.aborted && s({ path: e, data: i }),
+      (i) => !o.signal.aborted && s({ path: e, problem: V(i) })
+    ), () => o.abort();
+  }, [e, t]), n.path === e ? n : {};
 }
-function K(t) {
-  return t instanceof Q ? t.problem : { expected: "an answer", got: String(t), todo: "Reload the page." };
+function V(e) {
+  return e instanceof X ? e.problem : { expected: "an answer", got: String(e), todo: "Reload the page." };
 }
 const J = /* @__PURE__ */ new Map();
-async function jt(t, e, n) {
-  const o = J.get(e);
-  if (o) return o;
-  const { body: s, type: i } = await t.bytes(e, n), c = URL.createObjectURL(new Blob([s], { type: i }));
-  if (J.set(e, c), J.size > 600) {
+async function jt(e, t, n) {
+  const s = J.get(t);
+  if (s) return s;
+  const { body: o, type: i } = await e.bytes(t, n), c = URL.createObjectURL(new Blob([o], { type: i }));
+  if (J.set(t, c), J.size > 600) {
     const [d, u] = J.entries().next().value;
     J.delete(d), URL.revokeObjectURL(u);
   }
   return c;
 }
-function ft(t) {
-  const { transport: e } = C(), [n, o] = q({ path: null });
+function ft(e) {
+  const { transport: t } = C(), [n, s] = q({ path: null });
   return O(() => {
-    if (!t) return;
-    const s = new AbortController();
-    return jt(e, t, s.signal).then(
-      (i) => !s.signal.aborted && o({ path: t, url: i }),
-      (i) => !s.signal.aborted && o({ path: t, problem: K(i) })
-    ), () => s.abort();
-  }, [t, e]), t ? n.path === t ? n : { url: J.get(t) } : {};
+    if (!e) return;
+    const o = new AbortController();
+    return jt(t, e, o.signal).then(
+      (i) => !o.signal.aborted && s({ path: e, url: i }),
+      (i) => !o.signal.aborted && s({ path: e, problem: V(i) })
+    ), () => o.abort();
+  }, [e, t]), e ? n.path === e ? n : { url: J.get(e) } : {};
 }
-function mt(t, e) {
-  const n = fe(null), { url: o, problem: s } = ft(t);
-  return t && o && (n.current = { path: t, url: o, about: e }), { shown: n.current, problem: s };
+function mt(e, t) {
+  const n = fe(null), { url: s, problem: o } = ft(e);
+  return e && s && (n.current = { path: e, url: s, about: t }), { shown: n.current, problem: o };
 }
-function F({ path: t, alt: e, className: n = "" }) {
-  const { url: o, problem: s } = ft(t);
-  if (o) return /* @__PURE__ */ r("img", { class: n, src: o, alt: e, "data-path": t, draggable: !1 });
-  const i = s ? `could not be drawn: ${s.got}` : "on its way";
-  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": e ? `${e}, ${i}` : i, title: s && i });
+function F({ path: e, alt: t, className: n = "" }) {
+  const { url: s, problem: o } = ft(e);
+  if (s) return /* @__PURE__ */ r("img", { class: n, src: s, alt: t, "data-path": e, draggable: !1 });
+  const i = o ? `could not be drawn: ${o.got}` : "on its way";
+  return /* @__PURE__ */ r("div", { class: `blank ${n}`, role: "img", "aria-label": t ? `${t}, ${i}` : i, title: o && i });
 }
-function E({ problem: t }) {
+function E({ problem: e }) {
   return /* @__PURE__ */ r("div", { class: "trouble", role: "alert", children: [
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Expected" }),
       " ",
-      t.expected
+      e.expected
     ] }),
     /* @__PURE__ */ r("p", { children: [
       /* @__PURE__ */ r("b", { children: "Got" }),
       " ",
-      t.got
+      e.got
     ] }),
-    /* @__PURE__ */ r("p", { children: t.todo })
+    /* @__PURE__ */ r("p", { children: e.todo })
   ] });
 }
-const X = {
+const G = {
   m: "",
   x: "",
   q: "",
@@ -595,116 +595,116 @@ const X = {
   w: ["natural", "signed"],
   bs: ["raw", "first", "final"]
 };
-function gt(t) {
-  const e = [];
-  for (const n of Object.keys(X)) {
-    const o = t[n];
-    if (JSON.stringify(o) === JSON.stringify(X[n])) continue;
-    const s = Array.isArray(o) ? o.join("|") : o === !0 ? "1" : String(o);
-    e.push(`${n}=${encodeURIComponent(s).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
+function gt(e) {
+  const t = [];
+  for (const n of Object.keys(G)) {
+    const s = e[n];
+    if (JSON.stringify(s) === JSON.stringify(G[n])) continue;
+    const o = Array.isArray(s) ? s.join("|") : s === !0 ? "1" : String(s);
+    t.push(`${n}=${encodeURIComponent(o).replace(/%3A/g, ":").replace(/%40/g, "@").replace(/%2C/g, ",")}`);
   }
-  return e.join("&");
+  return t.join("&");
 }
-function Je(t) {
-  const e = { ...X, p: [] };
-  for (const n of t.replace(/^#/, "").split("&")) {
-    const o = n.indexOf("=");
-    if (o < 0) continue;
-    const s = n.slice(0, o);
+function Je(e) {
+  const t = { ...G, p: [] };
+  for (const n of e.replace(/^#/, "").split("&")) {
+    const s = n.indexOf("=");
+    if (s < 0) continue;
+    const o = n.slice(0, s);
     let i = "";
     try {
-      i = decodeURIComponent(n.slice(o + 1));
+      i = decodeURIComponent(n.slice(s + 1));
     } catch {
       continue;
     }
-    const c = Ut[s];
-    c && !c.includes(i) || (s === "p" ? e.p = i.split("|").filter(Boolean).slice(0, 24) : s === "s" ? e.s = i === "1" : s === "n" ? e.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || X.n)) : s in X && (e[s] = i));
+    const c = Ut[o];
+    c && !c.includes(i) || (o === "p" ? t.p = i.split("|").filter(Boolean).slice(0, 24) : o === "s" ? t.s = i === "1" : o === "n" ? t.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || G.n)) : o in G && (t[o] = i));
   }
-  return e;
+  return t;
 }
-function D(t) {
-  const [e, n = ""] = t.split("@", 2), o = e.search(/[:%]/);
-  return o < 0 ? { node: e, units: "", coords: n } : { node: e.slice(0, o), units: e.slice(o), coords: n };
+function D(e) {
+  const [t, n = ""] = e.split("@", 2), s = t.search(/[:%]/);
+  return s < 0 ? { node: t, units: "", coords: n } : { node: t.slice(0, s), units: t.slice(s), coords: n };
 }
-function ue(t) {
-  return t.node + t.units + (t.coords ? `@${t.coords}` : "");
+function ue(e) {
+  return e.node + e.units + (e.coords ? `@${e.coords}` : "");
 }
-function z(t, e) {
-  const { node: n } = D(e);
-  if (!t) return;
-  const o = n || t.target;
-  return t.nodes.find((s) => s.name === o || s.aliases.includes(o));
+function z(e, t) {
+  const { node: n } = D(t);
+  if (!e) return;
+  const s = n || e.target;
+  return e.nodes.find((o) => o.name === s || o.aliases.includes(s));
 }
-function bt(t, e, n) {
-  const o = D(t), s = /^:(\d+)$/.exec(o.units), i = s && Number(s[1]) < n.channels ? o.units : "";
+function bt(e, t, n) {
+  const s = D(e), o = /^:(\d+)$/.exec(s.units), i = o && Number(o[1]) < n.channels ? s.units : "";
   let c = "";
-  return /^\d+(,\d+)*$/.test(o.coords) && e && e.coords.length === n.coords.length && (c = o.coords.split(",").map((u, a) => {
-    const h = Math.floor((Number(u) + 0.5) * n.coords[a] / e.coords[a]);
+  return /^\d+(,\d+)*$/.test(s.coords) && t && t.coords.length === n.coords.length && (c = s.coords.split(",").map((u, a) => {
+    const h = Math.floor((Number(u) + 0.5) * n.coords[a] / t.coords[a]);
     return Math.min(h, n.coords[a] - 1);
   }).join(",")), ue({ node: n.name, units: i, coords: c });
 }
-function Dt(t, e, n) {
-  const o = D(t), s = /^:(\d+)$/.exec(o.units);
-  if (!s && /^\d+(,\d+)*$/.test(o.coords)) {
-    let d = o.coords.split(",").map(Number).reduce((h, f, l) => h * e.coords[l] + f, 0);
-    const u = e.coords.reduce((h, f) => h * f, 1);
+function Dt(e, t, n) {
+  const s = D(e), o = /^:(\d+)$/.exec(s.units);
+  if (!o && /^\d+(,\d+)*$/.test(s.coords)) {
+    let d = s.coords.split(",").map(Number).reduce((h, f, l) => h * t.coords[l] + f, 0);
+    const u = t.coords.reduce((h, f) => h * f, 1);
     d = (d + n + u) % u;
     const a = [];
-    for (let h = e.coords.length - 1; h >= 0; h--)
-      a.unshift(d % e.coords[h]), d = Math.floor(d / e.coords[h]);
-    return ue({ ...o, node: e.name, coords: a.join(",") });
+    for (let h = t.coords.length - 1; h >= 0; h--)
+      a.unshift(d % t.coords[h]), d = Math.floor(d / t.coords[h]);
+    return ue({ ...s, node: t.name, coords: a.join(",") });
   }
-  const i = s ? Number(s[1]) : n > 0 ? -1 : 0;
-  return ue({ ...o, node: e.name, units: `:${(i + n + e.channels) % e.channels}` });
+  const i = o ? Number(o[1]) : n > 0 ? -1 : 0;
+  return ue({ ...s, node: t.name, units: `:${(i + n + t.channels) % t.channels}` });
 }
-function vt(t) {
-  return [t.channels, ...t.coords].join(" × ");
+function vt(e) {
+  return [e.channels, ...e.coords].join(" × ");
 }
-function A(t, e, n, o = {}) {
-  const s = new URLSearchParams(o).toString();
-  return `/${t}/${e.m}/${e.x}/${encodeURIComponent(e.q)}.${n}${s ? `?${s}` : ""}`;
+function A(e, t, n, s = {}) {
+  const o = new URLSearchParams(s).toString();
+  return `/${e}/${t.m}/${t.x}/${encodeURIComponent(t.q)}.${n}${o ? `?${o}` : ""}`;
 }
 const Ge = [["final", "answer"], ["first", "gradient under the prior"], ["raw", "plain gradient"]];
 function It() {
-  const { view: t, models: e, inputs: n, model: o, set: s } = C(), i = { m: t.bm || t.m, x: t.bx || t.x, q: t.bq || t.q, s: t.bs }, c = e.find((m) => m.id === i.m), [d, u] = q(i.q);
+  const { view: e, models: t, inputs: n, model: s, set: o } = C(), i = { m: e.bm || e.m, x: e.bx || e.x, q: e.bq || e.q, s: e.bs }, c = t.find((m) => m.id === i.m), [d, u] = q(i.q);
   O(() => u(i.q), [i.q]);
-  const a = ee({ lens: t.m, input: t.x, query: t.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${t.m}~${t.x}~final~${t.q}`, g = t.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", t, "json", { with: l }) : null), v = (m) => n.find((x) => x.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
+  const a = ee({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${e.m}~${e.x}~final~${e.q}`, g = e.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", e, "json", { with: l }) : null), v = (m) => n.find((k) => k.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("b", { children: "B" }),
       /* @__PURE__ */ r("label", { children: [
         "estimator",
         " ",
-        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => s({ bm: m.currentTarget.value }), children: e.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
+        /* @__PURE__ */ r("select", { value: i.m, onChange: (m) => o({ bm: m.currentTarget.value }), children: t.map((m) => /* @__PURE__ */ r("option", { value: m.id, children: m.title }, m.id)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "stage",
         " ",
-        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => s({ bs: m.currentTarget.value }), children: Ge.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
+        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => o({ bs: m.currentTarget.value }), children: Ge.map(([m, k]) => /* @__PURE__ */ r("option", { value: m, children: k }, m)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "input",
         " ",
-        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => s({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
+        /* @__PURE__ */ r("select", { value: i.x, onChange: (m) => o({ bx: m.currentTarget.value }), children: _.map((m) => /* @__PURE__ */ r("option", { value: m.sha, children: m.name }, m.sha)) })
       ] }),
       /* @__PURE__ */ r("form", { onSubmit: (m) => {
-        m.preventDefault(), s({ bq: d.trim() });
+        m.preventDefault(), o({ bq: d.trim() });
       }, children: /* @__PURE__ */ r("label", { children: [
         "query ",
         /* @__PURE__ */ r("input", { value: d, spellcheck: !1, onInput: (m) => u(m.currentTarget.value) })
       ] }) })
     ] }),
     b && /* @__PURE__ */ r(E, { problem: b }),
-    o?.picture && c?.picture && !b && /* @__PURE__ */ r("div", { class: "three", children: [
+    s?.picture && c?.picture && !b && /* @__PURE__ */ r("div", { class: "three", children: [
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { with: l, ...g }) : null, alt: `A: ${t.q}`, className: "side-a" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", e, "png", { with: l, ...g }) : null, alt: `A: ${e.q}`, className: "side-a" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A" }),
           " ",
           /* @__PURE__ */ r("span", { children: [
-            v(t.x),
+            v(e.x),
             " · ",
-            t.q
+            e.q
           ] })
         ] })
       ] }),
@@ -723,7 +723,7 @@ function It() {
         ] })
       ] }),
       /* @__PURE__ */ r("figure", { children: [
-        /* @__PURE__ */ r(F, { path: f ? A("inverse", t, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
+        /* @__PURE__ */ r(F, { path: f ? A("inverse", e, "png", { minus: l }) : null, alt: "A minus B", className: "minus" }),
         /* @__PURE__ */ r("figcaption", { children: [
           /* @__PURE__ */ r("b", { children: "A − B" }),
           " ",
@@ -747,24 +747,24 @@ const be = {
   random: "control: random"
 };
 function Ht() {
-  const { view: t, model: e, set: n } = C(), o = z(e, t.q), { data: s, problem: i } = U(o ? A("decide", { ...t, q: o.name }, "json") : null);
+  const { view: e, model: t, set: n } = C(), s = z(t, e.q), { data: o, problem: i } = U(s ? A("decide", { ...e, q: s.name }, "json") : null);
   if (i) return /* @__PURE__ */ r(E, { problem: i });
-  if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
+  if (!o || !s) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
     "Ranking the channels of ",
-    o?.name,
+    s?.name,
     " …"
   ] });
-  const c = Math.max(...s.rows.map((a) => Math.abs(a.drop)), Math.abs(s.decision.margin)), d = [...new Set(s.rows.map((a) => a.size))], u = s.rows.filter((a) => a.kind === "positive" || a.kind === "negative");
+  const c = Math.max(...o.rows.map((a) => Math.abs(a.drop)), Math.abs(o.decision.margin)), d = [...new Set(o.rows.map((a) => a.size))], u = o.rows.filter((a) => a.kind === "positive" || a.kind === "negative");
   return /* @__PURE__ */ r("div", { class: "decide", children: [
     /* @__PURE__ */ r("p", { class: "note", children: [
       "Class ",
-      s.decision.top,
+      o.decision.top,
       " (",
-      (100 * s.decision.probability).toFixed(0),
+      (100 * o.decision.probability).toFixed(0),
       " %) before class ",
-      s.decision.second,
+      o.decision.second,
       "; margin ",
-      s.decision.margin.toFixed(2),
+      o.decision.margin.toFixed(2),
       " in logits."
     ] }),
     /* @__PURE__ */ r("div", { class: "branches", children: [
@@ -797,7 +797,7 @@ function Ht() {
           /* @__PURE__ */ r("tbody", { children: Object.keys(be).map((a) => /* @__PURE__ */ r("tr", { children: [
             /* @__PURE__ */ r("th", { scope: "row", children: be[a] }),
             d.map((h) => {
-              const f = s.rows.find((l) => l.kind === a && l.size === h);
+              const f = o.rows.find((l) => l.kind === a && l.size === h);
               return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(j, { children: [
                 /* @__PURE__ */ r("b", { children: f.drop.toFixed(2) }),
                 f.flipped > 0 && /* @__PURE__ */ r("small", { children: [
@@ -811,35 +811,35 @@ function Ht() {
         ] }),
         /* @__PURE__ */ r("p", { class: "note", children: [
           "Drop of the margin when a group of that size is set to zero; negative where the margin grew. Random: mean of ",
-          s.rows.find((a) => a.kind === "random")?.groups,
+          o.rows.find((a) => a.kind === "random")?.groups,
           " groups."
         ] })
       ] })
     ] })
   ] });
 }
-function Bt({ query: t }) {
-  const { view: e, model: n } = C(), { final: o } = ee({ lens: e.m, input: e.x, query: t, stages: ["final"], background: !0 });
-  return n?.picture ? /* @__PURE__ */ r(F, { path: o?.state === "done" ? A("inverse", { ...e, q: t }, "png") : null, alt: "" }) : null;
+function Bt({ query: e }) {
+  const { view: t, model: n } = C(), { final: s } = ee({ lens: t.m, input: t.x, query: e, stages: ["final"], background: !0 });
+  return n?.picture ? /* @__PURE__ */ r(F, { path: s?.state === "done" ? A("inverse", { ...t, q: e }, "png") : null, alt: "" }) : null;
 }
 function Ft() {
-  const { view: t, model: e, transport: n, say: o } = C(), [s, i] = q(null), c = { stage: t.s ? "share" : "final", ...t.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", t, l, c), u = `${t.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
+  const { view: e, model: t, transport: n, say: s } = C(), [o, i] = q(null), c = { stage: e.s ? "share" : "final", ...e.w === "signed" ? { view: "signed" } : {} }, d = (l) => A(l === "png" || l === "safetensors" ? "inverse" : "export", e, l, c), u = `${e.q.replace(/[^\w.-]+/g, "_")}`, a = async (l) => {
     i(null);
     try {
       const { body: p, type: g } = await n.bytes(d(l)), y = document.createElement("a");
       y.href = URL.createObjectURL(new Blob([p], { type: g })), y.download = `${u}.${l}`, y.click(), setTimeout(() => URL.revokeObjectURL(y.href), 1e4);
     } catch (p) {
-      i(K(p));
+      i(V(p));
     }
   }, h = async (l) => {
     i(null);
     try {
       const { body: p } = await n.bytes(d(l));
-      await navigator.clipboard.writeText(new TextDecoder().decode(p)), o(l === "py" ? "Python lines copied" : "Command copied");
+      await navigator.clipboard.writeText(new TextDecoder().decode(p)), s(l === "py" ? "Python lines copied" : "Command copied");
     } catch (p) {
-      i(K(p));
+      i(V(p));
     }
-  }, f = e?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
+  }, f = t?.picture ? ["png", "svg", "html", "safetensors"] : ["html", "safetensors"];
   return /* @__PURE__ */ r("section", { class: "export", "aria-label": "Export", children: [
     /* @__PURE__ */ r("span", { children: "Save" }),
     f.map((l) => /* @__PURE__ */ r("button", { type: "button", onClick: () => void a(l), children: l === "html" ? "single HTML file" : l.toUpperCase() }, l)),
@@ -848,32 +848,32 @@ function Ft() {
     /* @__PURE__ */ r("button", { type: "button", onClick: () => void h("sh"), children: "command line" }),
     /* @__PURE__ */ r("code", { class: "again", children: [
       'sgfi export "#',
-      gt({ ...t, p: [], v: "" }),
+      gt({ ...G, m: e.m, x: e.x, q: e.q, s: e.s, w: e.w }),
       '"'
     ] }),
-    s && /* @__PURE__ */ r(E, { problem: s })
+    o && /* @__PURE__ */ r(E, { problem: o })
   ] });
 }
 const ve = 24, Wt = 64, Ke = /* @__PURE__ */ new Set();
 function zt() {
-  const { view: t, model: e, set: n } = C(), o = z(e, t.q), s = o ? { m: t.m, x: t.x, q: o.name } : null, i = U(s ? A("scores", s, "json") : null), c = `${t.m} ${t.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = o && o.coords.length === 0, l = f ? "channels" : t.by, p = Z(() => Jt(o?.name ?? "", i.data, l), [o?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, t.sort === "contribution" ? g?.contribution : t.sort === "index" ? void 0 : g?.activation).slice(0, t.n), [p, g, t.sort, t.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
-    s && t.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...s, q: v.join("|") }, "json") : null
+  const { view: e, model: t, set: n } = C(), s = z(t, e.q), o = s ? { m: e.m, x: e.x, q: s.name } : null, i = U(o ? A("scores", o, "json") : null), c = `${e.m} ${e.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = s && s.coords.length === 0, l = f ? "channels" : e.by, p = Z(() => Jt(s?.name ?? "", i.data, l), [s?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, e.sort === "contribution" ? g?.contribution : e.sort === "index" ? void 0 : g?.activation).slice(0, e.n), [p, g, e.sort, e.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
+    o && e.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...o, q: v.join("|") }, "json") : null
   );
-  if (!e || !o) return null;
+  if (!t || !s) return null;
   if (i.problem) return /* @__PURE__ */ r(E, { problem: i.problem });
-  const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, x = (w) => t.sort === "selectivity" ? _?.[w.query] : t.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(x(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
+  const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, k = (w) => e.sort === "selectivity" ? _?.[w.query] : e.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(k(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
     Kt,
     {
       unit: w,
       pinned: M,
       asked: I < v.length + Wt,
-      score: x(w),
+      score: k(w),
       most: N,
-      now: w.query === t.q,
+      now: w.query === e.q,
       ended: () => h(w.query)
     },
     w.query
-  ), L = t.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
+  ), L = e.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
   return /* @__PURE__ */ r("div", { class: "grid-tab", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("fieldset", { children: [
@@ -883,7 +883,7 @@ function zt() {
       /* @__PURE__ */ r("label", { children: [
         "sort by",
         " ",
-        /* @__PURE__ */ r("select", { value: t.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
+        /* @__PURE__ */ r("select", { value: e.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
       ] }),
       /* @__PURE__ */ r("span", { class: "count", role: "status", children: [
         v.length,
@@ -898,72 +898,72 @@ function zt() {
       /* @__PURE__ */ r("h3", { class: "pins", children: "Pinned" }),
       /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: L.map((w) => P(w, !0)) })
     ] }),
-    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${o.name}`, children: m.map((w, M) => P(w, !1, M)) }),
-    m.length < p.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(p.length, t.n + ve) }, !0), children: [
+    /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": `${l} of ${s.name}`, children: m.map((w, M) => P(w, !1, M)) }),
+    m.length < p.length && /* @__PURE__ */ r("button", { type: "button", class: "more", onClick: () => n({ n: Math.min(p.length, e.n + ve) }, !0), children: [
       ve,
       " more"
     ] }),
-    t.sort === "selectivity" && /* @__PURE__ */ r("p", { class: "note", children: "Selectivity: one minus the mean absolute cosine with the other answers shown here. Known when all of them are." }),
-    t.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
+    e.sort === "selectivity" && /* @__PURE__ */ r("p", { class: "note", children: "Selectivity: one minus the mean absolute cosine with the other answers shown here. Known when all of them are." }),
+    e.sort === "contribution" && /* @__PURE__ */ r("p", { class: "note", children: "Contribution: activation times gradient of the margin between the first two classes, to first order." })
   ] });
 }
-function Jt(t, e, n) {
-  return !e || e.node !== t ? [] : n === "channels" ? e.channels.activation.map((o, s) => ({ query: `${t}:${s}`, label: `:${s}`, index: s })) : e.cells.at.map((o, s) => ({ query: `${t}@${o.join(",")}`, label: `@${o.join(",")}`, index: s }));
+function Jt(e, t, n) {
+  return !t || t.node !== e ? [] : n === "channels" ? t.channels.activation.map((s, o) => ({ query: `${e}:${o}`, label: `:${o}`, index: o })) : t.cells.at.map((s, o) => ({ query: `${e}@${s.join(",")}`, label: `@${s.join(",")}`, index: o }));
 }
-function Gt(t, e) {
-  return e ? [...t].sort((n, o) => e[o.index] - e[n.index] || n.index - o.index) : t;
+function Gt(e, t) {
+  return t ? [...e].sort((n, s) => t[s.index] - t[n.index] || n.index - s.index) : e;
 }
-function Kt(t) {
-  const { view: e, model: n, set: o } = C(), { unit: s } = t, i = n?.picture ? ["preview", "final"] : ["final"], c = ee(t.asked ? { lens: e.m, input: e.x, query: s.query, stages: i, background: !0 } : null), { state: d, facts: u, error: a } = c.final ?? {}, h = d === "done" ? "final" : c.preview?.state === "done" ? "preview" : "", f = h && n?.picture ? A("inverse", { ...e, q: s.query }, "png", { stage: h, ...e.w === "signed" ? { view: "signed" } : {} }) : null, { shown: l } = mt(f, { of: `${e.m} ${e.x}`, stage: h }), p = l?.about.of === `${e.m} ${e.x}` ? l : null, g = n?.picture ? p?.about.stage ?? "none" : h;
+function Kt(e) {
+  const { view: t, model: n, set: s } = C(), { unit: o } = e, i = n?.picture ? ["preview", "final"] : ["final"], c = ee(e.asked ? { lens: t.m, input: t.x, query: o.query, stages: i, background: !0 } : null), { state: d, facts: u, error: a } = c.final ?? {}, h = d === "done" ? "final" : c.preview?.state === "done" ? "preview" : "", f = h && n?.picture ? A("inverse", { ...t, q: o.query }, "png", { stage: h, ...t.w === "signed" ? { view: "signed" } : {} }) : null, { shown: l } = mt(f, { of: `${t.m} ${t.x}`, stage: h }), p = l?.about.of === `${t.m} ${t.x}` ? l : null, g = n?.picture ? p?.about.stage ?? "none" : h;
   O(() => {
-    d === "done" && t.ended();
-  }, [d, e.m, e.x]);
-  const y = u?.profile, v = () => o({ p: t.pinned || e.p.includes(s.query) ? e.p.filter((b) => b !== s.query) : [...e.p, s.query] }, !0);
-  return /* @__PURE__ */ r("li", { class: t.now ? "tile now" : "tile", children: [
-    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": t.now ? "true" : void 0, "aria-label": `Look at ${s.query}`, title: s.query, "data-query": s.query, "data-stage": g, onClick: () => o({ q: s.query }), children: [
+    d === "done" && e.ended();
+  }, [d, t.m, t.x]);
+  const y = u?.profile, v = () => s({ p: e.pinned || t.p.includes(o.query) ? t.p.filter((b) => b !== o.query) : [...t.p, o.query] }, !0);
+  return /* @__PURE__ */ r("li", { class: e.now ? "tile now" : "tile", children: [
+    /* @__PURE__ */ r("button", { type: "button", class: "pick", "aria-current": e.now ? "true" : void 0, "aria-label": `Look at ${o.query}`, title: o.query, "data-query": o.query, "data-stage": g, onClick: () => s({ q: o.query }), children: [
       n?.picture && (p ? /* @__PURE__ */ r("img", { class: g, src: p.url, alt: "", "data-path": p.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank" })),
       n?.text && /* @__PURE__ */ r(Vt, { values: y }),
+      g === "preview" && /* @__PURE__ */ r("span", { class: "badge", title: "Plain gradient, not the answer", children: "preview" }),
       a && /* @__PURE__ */ r("span", { class: "wrong", title: a.got, children: "!" })
     ] }),
     /* @__PURE__ */ r("span", { class: "under", children: [
-      /* @__PURE__ */ r("code", { children: s.label }),
-      g === "preview" && /* @__PURE__ */ r("small", { title: "Plain gradient, not the answer", children: "preview" }),
-      t.score !== void 0 && /* @__PURE__ */ r("span", { class: t.score < 0 ? "score minus" : "score", title: t.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(t.score) / t.most * 100}%` } }) }),
-      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": e.p.includes(s.query), "aria-label": `Pin ${s.query}`, onClick: v, children: e.p.includes(s.query) ? "●" : "○" })
+      /* @__PURE__ */ r("code", { children: o.label }),
+      e.score !== void 0 && /* @__PURE__ */ r("span", { class: e.score < 0 ? "score minus" : "score", title: e.score.toPrecision(3), children: /* @__PURE__ */ r("span", { style: { width: `${Math.abs(e.score) / e.most * 100}%` } }) }),
+      /* @__PURE__ */ r("button", { type: "button", class: "pin", "aria-pressed": t.p.includes(o.query), "aria-label": `Pin ${o.query}`, onClick: v, children: t.p.includes(o.query) ? "●" : "○" })
     ] })
   ] });
 }
-function Vt({ values: t }) {
-  if (!t) return /* @__PURE__ */ r("span", { class: "blank" });
-  const e = Math.max(...t, 1e-9);
-  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${t.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: t.map((n, o) => /* @__PURE__ */ r("rect", { x: o + 0.05, y: 1 - n / e, width: 0.9, height: n / e }, o)) });
+function Vt({ values: e }) {
+  if (!e) return /* @__PURE__ */ r("span", { class: "blank" });
+  const t = Math.max(...e, 1e-9);
+  return /* @__PURE__ */ r("svg", { class: "spark", viewBox: `0 0 ${e.length} 1`, preserveAspectRatio: "none", "aria-hidden": "true", children: e.map((n, s) => /* @__PURE__ */ r("rect", { x: s + 0.05, y: 1 - n / t, width: 0.9, height: n / t }, s)) });
 }
 const H = 30;
 function Qt() {
-  const { model: t, view: e, set: n } = C(), o = fe(null), s = z(t, e.q);
+  const { model: e, view: t, set: n } = C(), s = fe(null), o = z(e, t.q);
   if (O(() => {
-    o.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  }, [s?.name]), !t) return null;
-  const i = ["input", ...t.nodes.map((d) => d.name)], c = t.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
+    s.current?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [o?.name]), !e) return null;
+  const i = ["input", ...e.nodes.map((d) => d.name)], c = e.edges.map(([d, u]) => [i.indexOf(d), i.indexOf(u)]).filter(([d, u]) => d >= 0 && u - d > 1);
   return /* @__PURE__ */ r("nav", { class: "ladder", "aria-label": "Tensors, shallow to deep", children: /* @__PURE__ */ r("div", { class: "rungs", children: [
     /* @__PURE__ */ r("svg", { class: "dag", width: "22", height: i.length * H, "aria-hidden": "true", children: [
       /* @__PURE__ */ r("path", { d: `M15 ${H / 2}V${(i.length - 0.5) * H}` }),
       c.map(([d, u]) => /* @__PURE__ */ r("path", { class: "skip", d: `M15 ${(d + 0.5) * H}C2 ${(d + 0.5) * H} 2 ${(u + 0.5) * H} 15 ${(u + 0.5) * H}` }, `${d}-${u}`)),
-      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === s?.name ? "now" : "", cx: "15", cy: (u + 0.5) * H, r: d === s?.name ? 5 : 3 }, d))
+      i.map((d, u) => /* @__PURE__ */ r("circle", { class: d === o?.name ? "now" : "", cx: "15", cy: (u + 0.5) * H, r: d === o?.name ? 5 : 3 }, d))
     ] }),
     /* @__PURE__ */ r("ol", { children: [
       /* @__PURE__ */ r("li", { class: "source", children: [
         /* @__PURE__ */ r("span", { children: "input" }),
-        /* @__PURE__ */ r("small", { children: t.input.join(" × ") })
+        /* @__PURE__ */ r("small", { children: e.input.join(" × ") })
       ] }),
-      t.nodes.map((d) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
+      e.nodes.map((d) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
         "button",
         {
           type: "button",
-          ref: d.name === s?.name ? o : void 0,
-          "aria-current": d.name === s?.name ? "true" : void 0,
+          ref: d.name === o?.name ? s : void 0,
+          "aria-current": d.name === o?.name ? "true" : void 0,
           title: `${d.name} (${d.op})`,
-          onClick: () => n({ q: bt(e.q, s, d) }),
+          onClick: () => n({ q: bt(t.q, o, d) }),
           children: [
             /* @__PURE__ */ r("span", { children: d.name }),
             /* @__PURE__ */ r("small", { children: vt(d) })
@@ -974,30 +974,30 @@ function Qt() {
   ] }) });
 }
 const Ve = 20 * 2 ** 20;
-function Xt({ close: t }) {
-  const { models: e, inputs: n, view: o, model: s, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
+function Xt({ close: e }) {
+  const { models: t, inputs: n, view: s, model: o, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
     if (h(null), _.size > Ve) {
       h({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
       return;
     }
     try {
-      const { sha: x } = await d.upload(_, m), P = (await c()).find((L) => L.sha === x)?.lenses ?? [];
-      i({ x, ...P.includes(o.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), t();
-    } catch (x) {
-      h(K(x));
+      const { sha: k } = await d.upload(_, m), P = (await c()).find((L) => L.sha === k)?.lenses ?? [];
+      i({ x: k, ...P.includes(s.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), e();
+    } catch (k) {
+      h(V(k));
     }
-  }, b = n.filter((_) => !s || _.lenses.includes(s.id));
+  }, b = n.filter((_) => !o || _.lenses.includes(o.id));
   return /* @__PURE__ */ r("section", { class: "open", "aria-label": "Open", children: [
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Models" }),
-      /* @__PURE__ */ r("ul", { class: "models", children: e.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
+      /* @__PURE__ */ r("ul", { class: "models", children: t.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r(
         "button",
         {
           type: "button",
-          "aria-current": _.id === o.m ? "true" : void 0,
+          "aria-current": _.id === s.m ? "true" : void 0,
           onClick: () => {
-            const m = n.find((x) => x.lenses.includes(_.id));
-            i({ m: _.id, q: "", x: b.some((x) => x.sha === o.x && x.lenses.includes(_.id)) ? o.x : m?.sha ?? "" });
+            const m = n.find((k) => k.lenses.includes(_.id));
+            i({ m: _.id, q: "", x: b.some((k) => k.sha === s.x && k.lenses.includes(_.id)) ? s.x : m?.sha ?? "" });
           },
           children: [
             /* @__PURE__ */ r("b", { children: _.title }),
@@ -1027,13 +1027,13 @@ function Xt({ close: t }) {
     ] }),
     /* @__PURE__ */ r("div", { children: [
       /* @__PURE__ */ r("h2", { children: "Inputs" }),
-      /* @__PURE__ */ r("ul", { class: "inputs", children: b.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === o.x ? "true" : void 0, onClick: () => {
-        i({ x: _.sha }), t();
+      /* @__PURE__ */ r("ul", { class: "inputs", children: b.map((_) => /* @__PURE__ */ r("li", { children: /* @__PURE__ */ r("button", { type: "button", "aria-current": _.sha === s.x ? "true" : void 0, onClick: () => {
+        i({ x: _.sha }), e();
       }, children: [
-        _.kind !== "text" && s?.picture && /* @__PURE__ */ r(F, { path: `/input/${s.id}/${_.sha}.png`, alt: "" }),
+        _.kind !== "text" && o?.picture && /* @__PURE__ */ r(F, { path: `/input/${o.id}/${_.sha}.png`, alt: "" }),
         /* @__PURE__ */ r("span", { children: _.name })
       ] }) }, _.sha)) }),
-      s?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
+      o?.text ? /* @__PURE__ */ r("form", { class: "write", onSubmit: (_) => {
         _.preventDefault(), p.trim() && v(new Blob([p], { type: "text/plain" }), p.slice(0, 80));
       }, children: [
         /* @__PURE__ */ r("label", { children: [
@@ -1072,24 +1072,24 @@ const Qe = 8, Yt = {
   final: "natural inverse",
   share: "natural inverse, faded where it is not determined"
 };
-function Zt(t) {
-  const { view: e, model: n } = C(), o = ["share", "final", "preview"].find((h) => t[h]?.state === "done") ?? "", s = t[o]?.facts, i = o ? A("inverse", { ...e, q: s?.query ?? e.q }, "png", { stage: o, ...e.w === "signed" ? { view: "signed" } : {} }) : null, c = `${e.m} ${e.x} ${e.q}`, d = n?.kind === "maps" && o === "final" ? "calibrated maps" : Yt[o], { shown: u, problem: a } = mt(i, { asked: c, query: e.q, stage: o, label: d, facts: s });
+function Zt(e) {
+  const { view: t, model: n } = C(), s = ["share", "final", "preview"].find((h) => e[h]?.state === "done") ?? "", o = e[s]?.facts, i = s ? A("inverse", { ...t, q: o?.query ?? t.q }, "png", { stage: s, ...t.w === "signed" ? { view: "signed" } : {} }) : null, c = `${t.m} ${t.x} ${t.q}`, d = n?.kind === "maps" && s === "final" ? "calibrated maps" : Yt[s], { shown: u, problem: a } = mt(i, { asked: c, query: t.q, stage: s, label: d, facts: o });
   return { shown: u, current: u?.about.asked === c, problem: a };
 }
-function en({ stages: t }) {
-  const { view: e, model: n, set: o, inputs: s } = C(), i = z(n, e.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...e, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(t);
+function en({ stages: e }) {
+  const { view: t, model: n, set: s, inputs: o } = C(), i = z(n, t.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...t, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(e);
   if (!n) return null;
-  const b = Object.values(t).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, x = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = s.find((T) => T.sha === e.x)?.name ?? "input", L = D(e.q).coords.split(";").filter(Boolean);
+  const b = Object.values(e).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, k = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((T) => T.sha === t.x)?.name ?? "input", L = D(t.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        /* @__PURE__ */ r(F, { path: e.x ? `/input/${e.m}/${e.x}.png` : null, alt: `${P} as the model sees it` }),
+        /* @__PURE__ */ r(F, { path: t.x ? `/input/${t.m}/${t.x}.png` : null, alt: `${P} as the model sees it` }),
         l && /* @__PURE__ */ r(
           Xe,
           {
             rows: Math.min(Qe, n.input[1]),
             columns: Math.min(Qe, n.input[2]),
-            weights: x,
+            weights: k,
             onHover: a,
             label: (T) => `place ${T.join(", ")}`
           }
@@ -1098,12 +1098,12 @@ function en({ stages: t }) {
       /* @__PURE__ */ r("figcaption", { children: [
         /* @__PURE__ */ r("b", { children: P }),
         " ",
-        /* @__PURE__ */ r("span", { children: nn(c && l, !!m, x ? "what the cell reads" : "hover: which cells read it") })
+        /* @__PURE__ */ r("span", { children: nn(c && l, !!m, k ? "what the cell reads" : "hover: which cells read it") })
       ] })
     ] }),
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
-        g ? /* @__PURE__ */ r("img", { class: `answer ${g.about.stage} ${y ? "" : "stale"}`, src: g.url, alt: `${g.about.label} of ${g.about.query}`, "data-path": g.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank answer", role: "img", "aria-label": `${e.q}, on its way` }),
+        g ? /* @__PURE__ */ r("img", { class: `answer ${g.about.stage} ${y ? "" : "stale"}`, src: g.url, alt: `${g.about.label} of ${g.about.query}`, "data-path": g.path, draggable: !1 }) : /* @__PURE__ */ r("div", { class: "blank answer", role: "img", "aria-label": `${t.q}, on its way` }),
         l && i && /* @__PURE__ */ r(
           Xe,
           {
@@ -1113,12 +1113,12 @@ function en({ stages: t }) {
             marked: L,
             onHover: f,
             label: (T) => `cell ${T.join(", ")}`,
-            onPick: (T) => o({ q: ue({ ...D(e.q), node: i.name, coords: T.join(",") }) })
+            onPick: (T) => s({ q: ue({ ...D(t.q), node: i.name, coords: T.join(",") }) })
           }
         ),
-        (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: t })
+        (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: e })
       ] }),
-      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": e.q, children: y && g ? /* @__PURE__ */ r(tn, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
+      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": t.q, children: y && g ? /* @__PURE__ */ r(tn, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
         /* @__PURE__ */ r("b", { children: b ? "no answer" : "on its way" }),
         " ",
         /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(j, { children: [
@@ -1130,50 +1130,50 @@ function en({ stages: t }) {
     b && /* @__PURE__ */ r(E, { problem: b })
   ] });
 }
-function tn({ answer: { label: t, stage: e, facts: n } }) {
+function tn({ answer: { label: e, stage: t, facts: n } }) {
   return /* @__PURE__ */ r(j, { children: [
-    /* @__PURE__ */ r("b", { children: t }),
+    /* @__PURE__ */ r("b", { children: e }),
     " ",
     /* @__PURE__ */ r("span", { children: [
-      n?.gain !== void 0 && e !== "preview" && n.gain > 1.05 && `gain ${n.gain.toFixed(1)} · `,
+      n?.gain !== void 0 && t !== "preview" && n.gain > 1.05 && `gain ${n.gain.toFixed(1)} · `,
       typeof n?.share == "number" && `share up to ${n.share.toFixed(2)} · `,
       n && `${n.seconds.toFixed(2)} s`
     ] })
   ] });
 }
-function nn(t, e, n) {
-  return t ? e ? n : "working out who reads what …" : "";
+function nn(e, t, n) {
+  return e ? t ? n : "working out who reads what …" : "";
 }
-function rn({ stages: t }) {
-  const e = t.final ?? t.preview, n = e ? e.state === "queued" ? "waiting …" : e.state === "working" ? `solving, step ${e.steps}` : "" : "asking …";
+function rn({ stages: e }) {
+  const t = e.final ?? e.preview, n = t ? t.state === "queued" ? "waiting …" : t.state === "working" ? `solving, step ${t.steps}` : "" : "asking …";
   return /* @__PURE__ */ r("div", { class: "progress", role: "status", children: n });
 }
-function Xe(t) {
-  const { rows: e, columns: n } = t;
-  if (!e || !n || e * n > 4096) return null;
-  const o = t.weights ? Math.max(...t.weights, 1e-9) : 1, s = (i) => {
-    const c = i.currentTarget.getBoundingClientRect(), d = Math.min(e - 1, Math.max(0, Math.floor((i.clientY - c.top) / c.height * e))), u = Math.min(n - 1, Math.max(0, Math.floor((i.clientX - c.left) / c.width * n)));
+function Xe(e) {
+  const { rows: t, columns: n } = e;
+  if (!t || !n || t * n > 4096) return null;
+  const s = e.weights ? Math.max(...e.weights, 1e-9) : 1, o = (i) => {
+    const c = i.currentTarget.getBoundingClientRect(), d = Math.min(t - 1, Math.max(0, Math.floor((i.clientY - c.top) / c.height * t))), u = Math.min(n - 1, Math.max(0, Math.floor((i.clientX - c.left) / c.width * n)));
     return [d, u];
   };
   return /* @__PURE__ */ r(
     "svg",
     {
-      class: `cells ${t.onPick ? "pick" : ""}`,
-      viewBox: `0 0 ${n} ${e}`,
+      class: `cells ${e.onPick ? "pick" : ""}`,
+      viewBox: `0 0 ${n} ${t}`,
       preserveAspectRatio: "none",
       "aria-hidden": "true",
       onPointerMove: (i) => {
-        const [c, d] = s(i);
-        t.onHover(c * n + d);
+        const [c, d] = o(i);
+        e.onHover(c * n + d);
       },
-      onPointerLeave: () => t.onHover(null),
-      onClick: (i) => t.onPick?.(s(i)),
+      onPointerLeave: () => e.onHover(null),
+      onClick: (i) => e.onPick?.(o(i)),
       children: [
-        t.weights?.map((i, c) => {
-          const d = Math.sqrt(i / o);
+        e.weights?.map((i, c) => {
+          const d = Math.sqrt(i / s);
           return /* @__PURE__ */ r("rect", { class: "shade", x: c % n, y: Math.floor(c / n), width: 1, height: 1, "fill-opacity": (1 - d) * 0.82 }, c);
         }),
-        t.marked?.map((i) => {
+        e.marked?.map((i) => {
           const [c, d] = i.split(",").map(Number);
           return /* @__PURE__ */ r("rect", { class: "mark", x: d, y: c, width: 1, height: 1 }, i);
         })
@@ -1182,36 +1182,36 @@ function Xe(t) {
   );
 }
 function yt() {
-  const { view: t, inputs: e } = C(), n = e.some((o) => o.sha === t.x);
-  return U(n ? `/input/${t.m}/${t.x}.json` : null).data?.tokens ?? void 0;
+  const { view: e, inputs: t } = C(), n = t.some((s) => s.sha === e.x);
+  return U(n ? `/input/${e.m}/${e.x}.json` : null).data?.tokens ?? void 0;
 }
-const le = (t) => t.replace(/\n/g, "↵").trim() || "␣";
-function on({ stages: t }) {
-  const { view: e } = C(), n = yt(), o = ["final", "preview"].find((u) => t[u]?.state === "done"), s = o ? t[o].facts?.profile : void 0, i = Object.values(t).find((u) => u.state === "failed" && u.error), c = new Set(D(e.q).coords.split(";").filter(Boolean).map(Number)), d = s ? Math.max(...s, 1e-9) : 1;
-  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": o ?? "none", "data-query": e.q, children: [
-    /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: s ? `${(100 * s[a]).toFixed(1)} % of the energy` : "", children: [
-      /* @__PURE__ */ r("span", { class: "fill", style: { opacity: s ? 0.75 * (s[a] / d) : 0 } }),
+const le = (e) => e.replace(/\n/g, "↵").trim() || "␣";
+function sn({ stages: e }) {
+  const { view: t } = C(), n = yt(), s = ["final", "preview"].find((u) => e[u]?.state === "done"), o = s ? e[s].facts?.profile : void 0, i = Object.values(e).find((u) => u.state === "failed" && u.error), c = new Set(D(t.q).coords.split(";").filter(Boolean).map(Number)), d = o ? Math.max(...o, 1e-9) : 1;
+  return /* @__PURE__ */ r("section", { class: "strip", "aria-label": "Source tokens", "data-stage": s ?? "none", "data-query": t.q, children: [
+    /* @__PURE__ */ r("ol", { children: n?.map((u, a) => /* @__PURE__ */ r("li", { class: c.has(a) ? "asked" : "", title: o ? `${(100 * o[a]).toFixed(1)} % of the energy` : "", children: [
+      /* @__PURE__ */ r("span", { class: "fill", style: { opacity: o ? 0.75 * (o[a] / d) : 0 } }),
       /* @__PURE__ */ r("b", { children: le(u) }),
-      /* @__PURE__ */ r("small", { children: s ? `${(100 * s[a]).toFixed(0)} %` : "…" })
+      /* @__PURE__ */ r("small", { children: o ? `${(100 * o[a]).toFixed(0)} %` : "…" })
     ] }, a)) }),
-    /* @__PURE__ */ r("p", { class: "note", children: o === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
+    /* @__PURE__ */ r("p", { class: "note", children: s === "preview" ? "Preview: plain gradient, not the answer." : "Where the inverse of the framed tokens' state lies: share of its energy, token by token. Neither attention nor probability." }),
     i?.error && /* @__PURE__ */ r(E, { problem: i.error })
   ] });
 }
-function sn() {
-  const { view: t, model: e, set: n } = C(), o = yt(), { data: s, problem: i } = U(e ? A("tokens", { ...t, q: e.target }, "json") : null), c = z(e, t.q)?.name ?? D(t.q).node, d = Number(D(t.q).coords.split(";")[0] || 0);
+function on() {
+  const { view: e, model: t, set: n } = C(), s = yt(), { data: o, problem: i } = U(t ? A("tokens", { ...e, q: t.target }, "json") : null), c = z(t, e.q)?.name ?? D(e.q).node, d = Number(D(e.q).coords.split(";")[0] || 0);
   if (i) return /* @__PURE__ */ r(E, { problem: i });
-  if (!s || !o) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
-  const u = s.rows.find((a) => a.node === c);
+  if (!o || !s) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
+  const u = o.rows.find((a) => a.node === c);
   return /* @__PURE__ */ r("div", { class: "tokens", children: [
     /* @__PURE__ */ r("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Layer by position", children: /* @__PURE__ */ r("table", { children: [
       /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "col", children: "layer" }),
-        o.map((a, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, h))
+        s.map((a, h) => /* @__PURE__ */ r("th", { scope: "col", children: le(a) }, h))
       ] }) }),
-      /* @__PURE__ */ r("tbody", { children: [...s.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
+      /* @__PURE__ */ r("tbody", { children: [...o.rows].reverse().map((a) => /* @__PURE__ */ r("tr", { children: [
         /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: a.node.replace(/^.*?(\d+)(\D*)$/, "$1$2") }) }),
-        o.map((h, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
+        s.map((h, f) => /* @__PURE__ */ r("td", { children: /* @__PURE__ */ r(
           "button",
           {
             type: "button",
@@ -1260,11 +1260,11 @@ const ln = {
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
   single: ["plain", "One number: a target can only scale its picture"]
 };
-function an({ stages: t }) {
-  const { view: e, model: n, inputs: o } = C(), s = t.trust, i = s?.state === "done" ? s.facts : void 0, [c, d] = ln[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = t.final?.facts, a = o.find((f) => f.sha === i?.other)?.name, h = (f) => i && n?.picture ? A("trust", { ...e, q: i.query }, "png", { part: f }) : null;
+function an({ stages: e }) {
+  const { view: t, model: n, inputs: s } = C(), o = e.trust, i = o?.state === "done" ? o.facts : void 0, [c, d] = ln[i?.verdict ?? ""] ?? ["wait", "Checking …"], u = e.final?.facts, a = s.find((f) => f.sha === i?.other)?.name, h = (f) => i && n?.picture ? A("trust", { ...t, q: i.query }, "png", { part: f }) : null;
   return /* @__PURE__ */ r("aside", { class: `trust ${c}`, "aria-label": "Trust", children: [
     /* @__PURE__ */ r("h2", { children: "Trust" }),
-    /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: s?.state === "failed" ? "The controls could not be worked out." : d }),
+    /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: o?.state === "failed" ? "The controls could not be worked out." : d }),
     i?.verdict === "operating point" && /* @__PURE__ */ r("p", { class: "plain", children: "Random targets give nearly this picture. It shows what the model computes around this input, whatever the feature says." }),
     i?.verdict === "swapped" && /* @__PURE__ */ r("p", { class: "plain", children: "It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point." }),
     /* @__PURE__ */ r("dl", { children: [
@@ -1297,21 +1297,21 @@ function an({ stages: t }) {
     n?.kind === "maps" && /* @__PURE__ */ r(cn, { id: n.id })
   ] });
 }
-function cn({ id: t }) {
-  const { data: e } = U(`/quality/${t}.json`);
-  if (!e) return null;
-  const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", o = e.nodes.find((i) => i.name === "input"), s = o && (o.unseen.length ? o.unseen[o.unseen.length - 1] : o.seen);
+function cn({ id: e }) {
+  const { data: t } = U(`/quality/${e}.json`);
+  if (!t) return null;
+  const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", s = t.nodes.find((i) => i.name === "input"), o = s && (s.unseen.length ? s.unseen[s.unseen.length - 1] : s.seen);
   return /* @__PURE__ */ r("section", { class: "maps", "aria-label": "These maps", children: [
     /* @__PURE__ */ r("h3", { children: "These maps" }),
-    e.why && /* @__PURE__ */ r("p", { class: "plain", children: e.why }),
-    o && /* @__PURE__ */ r("p", { class: "plain", "data-missed": s ?? "", children: [
+    t.why && /* @__PURE__ */ r("p", { class: "plain", children: t.why }),
+    s && /* @__PURE__ */ r("p", { class: "plain", "data-missed": o ?? "", children: [
       "Miss ",
-      n(s),
+      n(o),
       " of the input's energy on ",
-      o.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map",
+      s.unseen.length ? "samples they have not seen" : "the samples they were fitted to, after the first map",
       "."
     ] }),
-    e.nodes.length > 0 && /* @__PURE__ */ r("details", { children: [
+    t.nodes.length > 0 && /* @__PURE__ */ r("details", { children: [
       /* @__PURE__ */ r("summary", { children: "Every node, and advice" }),
       /* @__PURE__ */ r("table", { children: [
         /* @__PURE__ */ r("thead", { children: /* @__PURE__ */ r("tr", { children: [
@@ -1320,77 +1320,77 @@ function cn({ id: t }) {
           /* @__PURE__ */ r("th", { scope: "col", children: "unseen" }),
           /* @__PURE__ */ r("th", { scope: "col", children: "lost" })
         ] }) }),
-        /* @__PURE__ */ r("tbody", { children: e.nodes.map((i) => /* @__PURE__ */ r("tr", { children: [
+        /* @__PURE__ */ r("tbody", { children: t.nodes.map((i) => /* @__PURE__ */ r("tr", { children: [
           /* @__PURE__ */ r("th", { scope: "row", children: /* @__PURE__ */ r("code", { children: i.name }) }),
           /* @__PURE__ */ r("td", { children: n(i.seen) }),
           /* @__PURE__ */ r("td", { children: n(i.unseen[i.unseen.length - 1]) }),
           /* @__PURE__ */ r("td", { children: n(i.lost) })
         ] }, i.name)) })
       ] }),
-      (e.advice.length ? e.advice : ["Nothing stands out."]).map((i) => /* @__PURE__ */ r("p", { class: "plain", children: i }, i))
+      (t.advice.length ? t.advice : ["Nothing stands out."]).map((i) => /* @__PURE__ */ r("p", { class: "plain", children: i }, i))
     ] })
   ] });
 }
-function ye({ name: t, value: e, note: n, ready: o }) {
-  const s = typeof e == "number";
+function ye({ name: e, value: t, note: n, ready: s }) {
+  const o = typeof t == "number";
   return /* @__PURE__ */ r("div", { children: [
-    /* @__PURE__ */ r("dt", { children: t }),
+    /* @__PURE__ */ r("dt", { children: e }),
     /* @__PURE__ */ r("dd", { children: [
-      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${s ? Math.min(1, Math.abs(e)) * 100 : 0}%` } }) }),
-      /* @__PURE__ */ r("b", { children: s ? e.toFixed(2) : o ? "–" : "…" }),
+      /* @__PURE__ */ r("span", { class: "bar", "aria-hidden": "true", children: /* @__PURE__ */ r("span", { style: { width: `${o ? Math.min(1, Math.abs(t)) * 100 : 0}%` } }) }),
+      /* @__PURE__ */ r("b", { children: o ? t.toFixed(2) : s ? "–" : "…" }),
       " ",
       /* @__PURE__ */ r("small", { children: n })
     ] })
   ] });
 }
-function ne({ name: t, value: e }) {
-  return e === void 0 ? null : /* @__PURE__ */ r("div", { children: [
-    /* @__PURE__ */ r("dt", { children: t }),
-    /* @__PURE__ */ r("dd", { children: e })
+function ne({ name: e, value: t }) {
+  return t === void 0 ? null : /* @__PURE__ */ r("div", { children: [
+    /* @__PURE__ */ r("dt", { children: e }),
+    /* @__PURE__ */ r("dd", { children: t })
   ] });
 }
 const dn = { grid: "Grid", compare: "Compare", decide: "Decide", tokens: "Tokens" };
-function wt({ transport: t, start: e }) {
-  const [n, o] = q([]), [s, i] = q([]), [c, d] = q(() => Je(e)), [u, a] = q(null), [h, f] = q(""), l = He(async () => {
-    const v = await Ce(t, "/api/inputs");
+function wt({ transport: e, start: t }) {
+  const [n, s] = q([]), [o, i] = q([]), [c, d] = q(() => Je(t)), [u, a] = q(null), [h, f] = q(""), l = He(async () => {
+    const v = await Ce(e, "/api/inputs");
     return i(v), v;
-  }, [t]);
+  }, [e]);
   O(() => {
-    Promise.all([Ce(t, "/api/models").then(o), l()]).catch((v) => a(K(v)));
-  }, [t]), O(() => {
-    if (!t.page) return;
+    Promise.all([Ce(e, "/api/models").then(s), l()]).catch((v) => a(V(v)));
+  }, [e]), O(() => {
+    if (!e.page) return;
     const v = () => d(Je(location.hash));
     return addEventListener("hashchange", v), () => removeEventListener("hashchange", v);
-  }, [t]);
+  }, [e]);
   const p = He((v, b = !1) => {
     d((_) => {
       const m = { ..._, ...v };
-      return t.page && history[b ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
+      return e.page && history[b ? "replaceState" : "pushState"](null, "", `#${gt(m)}`), m;
     });
-  }, [t]), g = n.find((v) => v.id === c.m);
+  }, [e]), g = n.find((v) => v.id === c.m);
   O(() => {
     if (!n.length) return;
     const v = n.find((_) => _.id === c.m) ?? (c.m ? void 0 : n[0]);
     if (!v) return;
     const b = {};
-    v.id !== c.m && (b.m = v.id), c.x || (b.x = s.find((_) => _.lenses.includes(v.id))?.sha ?? ""), c.q || (b.q = un(v)), b.x === "" && delete b.x, Object.keys(b).length && p(b, !0);
-  }, [n, s, c.m, c.x, c.q]);
-  const y = Z(() => ({ transport: t, models: n, inputs: s, view: c, model: g, set: p, refresh: l, say: f }), [t, n, s, c, g, p, l]);
+    v.id !== c.m && (b.m = v.id), c.x || (b.x = o.find((_) => _.lenses.includes(v.id))?.sha ?? ""), c.q || (b.q = un(v)), b.x === "" && delete b.x, Object.keys(b).length && p(b, !0);
+  }, [n, o, c.m, c.x, c.q]);
+  const y = Z(() => ({ transport: e, models: n, inputs: o, view: c, model: g, set: p, refresh: l, say: f }), [e, n, o, c, g, p, l]);
   return u ? /* @__PURE__ */ r("main", { class: "alone", children: [
     /* @__PURE__ */ r("h1", { children: "sgfi explorer" }),
     /* @__PURE__ */ r(E, { problem: u })
   ] }) : /* @__PURE__ */ r(_t.Provider, { value: y, children: /* @__PURE__ */ r(hn, { said: h }) });
 }
-function un(t) {
-  const e = t.nodes[Math.floor(t.nodes.length / 3)] ?? t.nodes[t.nodes.length - 1];
-  return t.text ? `${e.name}@1` : e.name;
+function un(e) {
+  const t = e.nodes[Math.floor(e.nodes.length / 3)] ?? e.nodes[e.nodes.length - 1];
+  return e.text ? `${t.name}@1` : t.name;
 }
-function hn({ said: t }) {
-  const e = C(), { view: n, model: o, set: s, inputs: i } = e, [c, d] = q(!1), [u, a] = q(!1), [h, f] = q(!1), l = fe(null), p = i.some((b) => b.sha === n.x), g = o && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
-  gn(e, { open: () => d((b) => !b), help: () => a((b) => !b), take: () => f((b) => !b), query: () => {
+function hn({ said: e }) {
+  const t = C(), { view: n, model: s, set: o, inputs: i } = t, [c, d] = q(!1), [u, a] = q(!1), [h, f] = q(!1), l = fe(null), p = i.some((b) => b.sha === n.x), g = s && p && n.q ? { lens: n.m, input: n.x, query: n.q, stages: ["preview", "final", "trust", ...n.s ? ["share"] : []] } : null, y = ee(g);
+  gn(t, { open: () => d((b) => !b), help: () => a((b) => !b), take: () => f((b) => !b), query: () => {
     l.current?.focus(), l.current?.select();
   } });
-  const v = z(o, n.q);
+  const v = z(s, n.q);
   return /* @__PURE__ */ r("div", { class: "workbench", children: [
     /* @__PURE__ */ r("a", { class: "skip", href: "#result", onClick: (b) => {
       b.preventDefault(), document.getElementById("result")?.focus();
@@ -1398,14 +1398,14 @@ function hn({ said: t }) {
     /* @__PURE__ */ r("header", { children: [
       /* @__PURE__ */ r("h1", { children: "sgfi" }),
       /* @__PURE__ */ r("button", { type: "button", class: "where", "aria-expanded": c, onClick: () => d(!c), children: [
-        /* @__PURE__ */ r("b", { children: o?.title ?? "model" }),
+        /* @__PURE__ */ r("b", { children: s?.title ?? "model" }),
         " ",
         /* @__PURE__ */ r("span", { children: i.find((b) => b.sha === n.x)?.name ?? "input" })
       ] }),
       /* @__PURE__ */ r(_n, { box: l }),
       /* @__PURE__ */ r("div", { class: "switches", children: [
-        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => s({ s: !n.s }), children: "share" }),
-        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => s({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
+        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.s, title: "Fade what the feature does not determine (s)", onClick: () => o({ s: !n.s }), children: "share" }),
+        /* @__PURE__ */ r("button", { type: "button", "aria-pressed": n.w === "signed", title: "Signed colours: red above zero, blue below (w)", onClick: () => o({ w: n.w === "signed" ? "natural" : "signed" }), children: "signed" }),
         /* @__PURE__ */ r(fn, {}),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": h, title: "Export what is shown (e)", onClick: () => f(!h), children: "export" }),
         /* @__PURE__ */ r("button", { type: "button", "aria-expanded": u, title: "Keyboard (?)", onClick: () => a(!u), children: "?" })
@@ -1414,7 +1414,7 @@ function hn({ said: t }) {
     u && /* @__PURE__ */ r(mn, {}),
     h && /* @__PURE__ */ r(Ft, {}),
     c && /* @__PURE__ */ r(Xt, { close: () => d(!1) }),
-    n.m && e.models.length > 0 && !o && /* @__PURE__ */ r(E, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
+    n.m && t.models.length > 0 && !s && /* @__PURE__ */ r(E, { problem: { expected: "an open model", got: n.m, todo: "This link is for a model that is not open here: name it when you start sgfi explore." } }),
     n.x && i.length > 0 && !p && /* @__PURE__ */ r(E, { problem: { expected: "a known input", got: n.x.slice(0, 12), todo: "This link is for an input that is not on this computer. Add it, or choose another." } }),
     /* @__PURE__ */ r("div", { class: "columns", children: [
       /* @__PURE__ */ r(Qt, {}),
@@ -1427,45 +1427,45 @@ function hn({ said: t }) {
             vt(v)
           ] })
         ] }),
-        o?.picture && p && /* @__PURE__ */ r(en, { stages: y }),
-        o?.text && p && /* @__PURE__ */ r(on, { stages: y }),
+        s?.picture && p && /* @__PURE__ */ r(en, { stages: y }),
+        s?.text && p && /* @__PURE__ */ r(sn, { stages: y }),
         p && /* @__PURE__ */ r(pn, {})
       ] }),
       /* @__PURE__ */ r(an, { stages: y })
     ] }),
-    /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: t })
+    /* @__PURE__ */ r("div", { class: "said", role: "status", "aria-live": "polite", children: e })
   ] });
 }
 function pn() {
-  const { view: t, set: e, model: n } = C(), o = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], s = o.find((i) => i === t.v) ?? o[0];
+  const { view: e, set: t, model: n } = C(), s = n?.text ? ["tokens", "grid"] : ["grid", "compare", "decide"], o = s.find((i) => i === e.v) ?? s[0];
   return /* @__PURE__ */ r("section", { class: "tabs", children: [
-    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: o.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": s === i, "aria-controls": "tab-body", onClick: () => e({ v: i }), children: dn[i] }, i)) }),
-    /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${s}`, children: [
-      n && s === "grid" && /* @__PURE__ */ r(zt, {}),
-      n && s === "compare" && /* @__PURE__ */ r(It, {}),
-      n && s === "decide" && /* @__PURE__ */ r(Ht, {}),
-      n && s === "tokens" && /* @__PURE__ */ r(sn, {})
+    /* @__PURE__ */ r("div", { role: "tablist", "aria-label": "Below the pictures", children: s.map((i) => /* @__PURE__ */ r("button", { type: "button", role: "tab", id: `tab-${i}`, "aria-selected": o === i, "aria-controls": "tab-body", onClick: () => t({ v: i }), children: dn[i] }, i)) }),
+    /* @__PURE__ */ r("div", { role: "tabpanel", id: "tab-body", "aria-labelledby": `tab-${o}`, children: [
+      n && o === "grid" && /* @__PURE__ */ r(zt, {}),
+      n && o === "compare" && /* @__PURE__ */ r(It, {}),
+      n && o === "decide" && /* @__PURE__ */ r(Ht, {}),
+      n && o === "tokens" && /* @__PURE__ */ r(on, {})
     ] })
   ] });
 }
-function _n({ box: t }) {
-  const { view: e, set: n } = C(), [o, s] = q(e.q);
-  return O(() => s(e.q), [e.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
-    i.preventDefault(), n({ q: o.trim() }), t.current?.blur();
+function _n({ box: e }) {
+  const { view: t, set: n } = C(), [s, o] = q(t.q);
+  return O(() => o(t.q), [t.q]), /* @__PURE__ */ r("form", { class: "querybox", onSubmit: (i) => {
+    i.preventDefault(), n({ q: s.trim() }), e.current?.blur();
   }, children: [
     /* @__PURE__ */ r("label", { children: [
       /* @__PURE__ */ r("span", { class: "hidden", children: "Query" }),
       /* @__PURE__ */ r(
         "input",
         {
-          ref: t,
-          value: o,
+          ref: e,
+          value: s,
           spellcheck: !1,
           autocomplete: "off",
           placeholder: "layer3.1.add:17@2,3",
-          onInput: (i) => s(i.currentTarget.value),
+          onInput: (i) => o(i.currentTarget.value),
           onKeyDown: (i) => {
-            i.key === "Escape" && (s(e.q), i.currentTarget.blur());
+            i.key === "Escape" && (o(t.q), i.currentTarget.blur());
           }
         }
       )
@@ -1474,13 +1474,13 @@ function _n({ box: t }) {
   ] });
 }
 function fn() {
-  const { transport: t, say: e } = C();
-  if (!t.page) return null;
+  const { transport: e, say: t } = C();
+  if (!e.page) return null;
   const n = async () => {
     try {
-      await navigator.clipboard.writeText(location.href), e("Link copied");
+      await navigator.clipboard.writeText(location.href), t("Link copied");
     } catch {
-      e("Copy the address of this page");
+      t("Copy the address of this page");
     }
   };
   return /* @__PURE__ */ r("button", { type: "button", onClick: () => void n(), title: "Copy the link to exactly this view", children: "link" });
@@ -1498,10 +1498,10 @@ function mn() {
       ["g c d", "grid, compare, decide"],
       ["e", "export"],
       ["?", "this list"]
-    ].map(([e, n]) => /* @__PURE__ */ r("div", { children: [
-      /* @__PURE__ */ r("dt", { children: /* @__PURE__ */ r("kbd", { children: e }) }),
+    ].map(([t, n]) => /* @__PURE__ */ r("div", { children: [
+      /* @__PURE__ */ r("dt", { children: /* @__PURE__ */ r("kbd", { children: t }) }),
       /* @__PURE__ */ r("dd", { children: n })
-    ] }, e)) }),
+    ] }, t)) }),
     /* @__PURE__ */ r("p", { children: [
       "A query is ",
       /* @__PURE__ */ r("code", { children: "tensor[:channels][@cells]" }),
@@ -1511,43 +1511,43 @@ function mn() {
     ] })
   ] });
 }
-function gn(t, e) {
-  const n = fe({ session: t, act: e });
-  n.current = { session: t, act: e }, O(() => {
-    if (!t.transport.page) return;
-    const o = (s) => {
-      const i = s.target;
-      if (s.ctrlKey || s.metaKey || s.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
-      const { session: { view: c, model: d, set: u, inputs: a }, act: h } = n.current, f = z(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[s.key] ?? 0;
-      if (d && f && (s.key === "ArrowUp" || s.key === "ArrowDown")) {
+function gn(e, t) {
+  const n = fe({ session: e, act: t });
+  n.current = { session: e, act: t }, O(() => {
+    if (!e.transport.page) return;
+    const s = (o) => {
+      const i = o.target;
+      if (o.ctrlKey || o.metaKey || o.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(i.tagName)) return;
+      const { session: { view: c, model: d, set: u, inputs: a }, act: h } = n.current, f = z(d, c.q), l = { ArrowUp: -1, ArrowDown: 1, ArrowLeft: -1, ArrowRight: 1, "[": -1, "]": 1 }[o.key] ?? 0;
+      if (d && f && (o.key === "ArrowUp" || o.key === "ArrowDown")) {
         const p = d.nodes[d.nodes.indexOf(f) + l];
         p && u({ q: bt(c.q, f, p) });
-      } else if (f && (s.key === "ArrowLeft" || s.key === "ArrowRight")) u({ q: Dt(c.q, f, l) });
-      else if (s.key === "[" || s.key === "]") {
+      } else if (f && (o.key === "ArrowLeft" || o.key === "ArrowRight")) u({ q: Dt(c.q, f, l) });
+      else if (o.key === "[" || o.key === "]") {
         const p = a.filter((y) => d && y.lenses.includes(d.id)), g = p.findIndex((y) => y.sha === c.x);
         p.length && u({ x: p[(g + l + p.length) % p.length].sha });
-      } else if (s.key === "/") h.query();
-      else if (s.key === "o") h.open();
-      else if (s.key === "s") u({ s: !c.s });
-      else if (s.key === "w") u({ w: c.w === "signed" ? "natural" : "signed" });
-      else if (s.key === "?") h.help();
-      else if (s.key === "e") h.take();
-      else if (!d?.text && "gcd".includes(s.key)) u({ v: { g: "grid", c: "compare", d: "decide" }[s.key] });
+      } else if (o.key === "/") h.query();
+      else if (o.key === "o") h.open();
+      else if (o.key === "s") u({ s: !c.s });
+      else if (o.key === "w") u({ w: c.w === "signed" ? "natural" : "signed" });
+      else if (o.key === "?") h.help();
+      else if (o.key === "e") h.take();
+      else if (!d?.text && "gcd".includes(o.key)) u({ v: { g: "grid", c: "compare", d: "decide" }[o.key] });
       else return;
-      s.preventDefault();
+      o.preventDefault();
     };
-    return addEventListener("keydown", o), () => removeEventListener("keydown", o);
-  }, [t.transport]);
+    return addEventListener("keydown", s), () => removeEventListener("keydown", s);
+  }, [e.transport]);
 }
 const Ye = typeof document > "u" ? null : document.getElementById("sgfi-explorer");
 if (Ye) {
-  const t = new URLSearchParams(location.search).get("token") ?? "";
-  $e(/* @__PURE__ */ r(wt, { transport: new Lt(t), start: location.hash }), Ye);
+  const e = new URLSearchParams(location.search).get("token") ?? "";
+  $e(/* @__PURE__ */ r(wt, { transport: new Lt(e), start: location.hash }), Ye);
 }
-function bn({ model: t, el: e }) {
-  const n = new Rt(t);
-  return e.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(wt, { transport: n, start: t.get("start") }), e), () => {
-    $e(null, e), n.close();
+function bn({ model: e, el: t }) {
+  const n = new Rt(e);
+  return t.classList.add("sgfi-widget"), $e(/* @__PURE__ */ r(wt, { transport: n, start: e.get("start") }), t), () => {
+    $e(null, t), n.close();
   };
 }
 const vn = { render: bn };
