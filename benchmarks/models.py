@@ -160,7 +160,7 @@ def measured(entry: Entry) -> dict[str, Any]:
     from sgfi.derivatives import Linearisation
     from sgfi.report.look import input_prior
 
-    torch.manual_seed(0)
+    torch.manual_seed(1)  # not that of the example: a tangent along the input is none to a normalised model
     with tempfile.TemporaryDirectory() as folder:
         start = time.process_time()
         loaded = build(entry, Path(folder))
