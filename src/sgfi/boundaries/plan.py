@@ -216,7 +216,8 @@ def plan(
                 f"{name!r}, which does not reach it",
                 "Drop it from the list or choose a deeper target.",
             )
-    dag, idle = boundary_dag(graph, {"input", *names, *required} - {goal}, goal), ()
+    dag = boundary_dag(graph, {"input", *names, *required} - {goal}, goal)
+    idle: tuple[str, ...] = ()
     if mode.startswith(f"{STAGE}:"):
         dag, idle = without_idle(graph, dag)
     partitions, operators = _by_node(graph, partition), _by_node(graph, operator)

@@ -167,6 +167,7 @@ class Denoiser(nn.Module):
         self.unet, self.step = unet, step
         width = getattr(unet.config, "cross_attention_dim", None)
         text = None if width is None else torch.zeros(1, 1, width if isinstance(width, int) else width[0])
+        self.text: Tensor | None
         self.register_buffer("text", text, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
