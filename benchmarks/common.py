@@ -39,10 +39,7 @@ def network(name: str, size: int) -> Any:
         "mobilenet_v2": ("torchvision:mobilenet_v2", weights / "mobilenet_v2_imagenet.safetensors"),
     }
     spec, file = known[name]
-    loaded = load_model(spec, size=size) if file is None else load_model(spec, weights=str(file), size=size)
-    if hasattr(loaded.model, "set_input_size"):  # a ViT: its position embeddings are interpolated
-        loaded.model.set_input_size(img_size=(size, size))
-    return loaded
+    return load_model(spec, size=size) if file is None else load_model(spec, weights=str(file), size=size)
 
 
 def photographs(count: int, held_out: int, preprocessing: Any, seed: int = 123) -> tuple[Tensor, Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from benchmarks.models import CUT, MODELS, Entry, bounded, key, measured, rendered
+from benchmarks.common import RESULTS
+from benchmarks.models import CUT, MARKS, MODELS, PAGE, Entry, bounded, key, measured, rendered
 
 ENTRIES = {key(entry): entry for entry in MODELS}
 
@@ -28,6 +30,12 @@ def test_a_model_by_name_is_captured_planned_checked_and_inverted(name: str) -> 
 def test_a_model_over_its_bound_is_a_failure_with_a_reason() -> None:
     assert bounded(Entry("hf:bert", 8), seconds=0) == {"failed": "more than 0 s"}
     assert bounded(Entry("hf:bert", 8), megabytes=0) == {"failed": "more than 0 MB"}
+
+
+def test_the_page_has_the_table_of_the_results() -> None:
+    rows = json.loads((RESULTS / "models.json").read_text())["models"]
+    assert f"{MARKS[0]}\n{rendered(rows)}\n{MARKS[1]}" in PAGE.read_text()
+    assert len(rows) >= 60 and set(rows) <= set(ENTRIES)
 
 
 def test_failures_stand_below_the_table_with_their_reason() -> None:

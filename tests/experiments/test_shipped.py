@@ -16,8 +16,8 @@ from sgfi.experiments import Result, available, declare
 from sgfi.experiments.results import markdown, verdicts
 
 Ran = Callable[..., Result]
-NEEDS_ITS_OWN = {"checkpoints", "transfer", "components", *(n for n in available() if n.startswith("language"))}
-"""Their variants differ in model, data or target; each has a test of its own, below or in test_language."""
+NEEDS_ITS_OWN = {"checkpoints", "transfer", "components", "clip", *(n for n in available() if n.startswith("language"))}
+"""Their variants differ in model, data or target; each has a test of its own, below, in test_language or test_hubs."""
 
 
 def mean(result: Result, address: str) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import sgfi
 from sgfi.derivatives import Linearisation
-from sgfi.errors import CaptureError
+from sgfi.errors import CaptureError, QueryError
 from tests.analytic import tiny
 
 
@@ -398,3 +398,32 @@ def test_weights_without_dense_values_are_refused(weight: Tensor, told: str) -> 
 def test_a_sparse_example_is_refused() -> None:
     with pytest.raises(CaptureError, match="to_dense"):
         sgfi.capture(nn.Linear(4, 4).eval(), torch.randn(2, 4).to_sparse())
+
+
+class Large(nn.Module):
+    """Takes another way from 64 samples on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.fc(x) if x.shape[0] >= 64 else torch.tanh(self.fc(x))
+
+
+def test_a_bound_of_the_batch_is_kept() -> None:
+    model = Large().eval()
+    graph = sgfi.capture(model, torch.randn(2, 3))
+    x = torch.randn(63, 3)
+    torch.testing.assert_close(last(graph, x), model(x))
+    with pytest.raises(QueryError, match="at most 63 inputs at once"):
+        last(graph, torch.randn(64, 3))
+    with pytest.raises(QueryError, match="at most 63 inputs at once"):
+        Linearisation(graph, {"input": ["tanh"]}, torch.randn(64, 3))
+
+
+def test_one_sample_that_a_kernel_lays_out_otherwise() -> None:
+    """AlexNet at 64 pixels: of a 1x1 map, pooling leaves strides for which the traced view is none."""
+    head = nn.Sequential(nn.MaxPool2d(3, 2), nn.AdaptiveAvgPool2d((6, 6)), nn.Flatten(), nn.Linear(4 * 36, 2))
+    model, x = head.eval(), torch.randn(1, 4, 3, 3).contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(last(sgfi.capture(model, torch.cat([x, x])), x), model(x))

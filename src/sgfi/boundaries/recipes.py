@@ -156,12 +156,12 @@ def residual_network_with_norm(structure: Structure) -> list[str]:
     return names and [*names, structure.final_norm(names[-1]) or names[-1]]
 
 
-@recipe("vit", r"VisionTransformer(Distilled)?|(ViT|DeiT)Model")
+@recipe("vit", r"VisionTransformer(Distilled)?|(ViT|DeiT|Beit|Dinov2)Model|(CLIP|Siglip)Vision(Model|Transformer)")
 def vision_transformer(structure: Structure) -> list[str]:
     """Embedded tokens, every encoder block, final norm: of a block's two sums only the one it returns."""
     sums = structure.residual_adds
     blocks = structure.block_outputs(sums)
-    return [structure.join_source(sums[0]), *blocks, structure.final_norm(sums[-1]) or sums[-1]] if blocks else []
+    return [structure.join_source(sums[0]), *blocks, structure.final_norm(blocks[-1]) or blocks[-1]] if blocks else []
 
 
 @recipe("densenet", r"DenseNet")

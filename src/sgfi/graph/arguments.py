@@ -78,7 +78,8 @@ def arguments(
         raise CaptureError("each argument once", f"{twice[0]!r} in the example and in bound", "Leave one out.")
     leaves, structure = pytree.tree_flatten_with_path(named)
     flat = {".".join(_key(key) for key in path): leaf for path, leaf in leaves}
-    chosen = _chosen(flat, list(named)[invert] if isinstance(invert, int) else invert)
+    places = dict(enumerate(named))
+    chosen = _chosen(flat, places.get(invert, str(invert)) if isinstance(invert, int) else invert)
     batch = len(flat[chosen]) if flat[chosen].dim() else 0
     sides, fixed = dict[str, Tensor](), dict[str, Any]()
     for name, leaf in flat.items():

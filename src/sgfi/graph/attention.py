@@ -67,5 +67,10 @@ def plain_attention(
 
 
 def kernel(target: Any) -> Callable[..., Any]:
-    """What runs in place of an op of the graph."""
+    """What runs in place of an op of the graph.
+
+    A view was traced for the strides of that moment; a kernel may lay out a batch of one sample otherwise.
+    """
+    if target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+        return torch.ops.aten.reshape.default
     return plain_attention if target is FUSED else target

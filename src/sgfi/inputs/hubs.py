@@ -114,7 +114,7 @@ def _vision(name: str, config: Any, pretrained: bool) -> LoadedModel:
 
 
 def open_clip_tower(name: str, pretrained: bool) -> LoadedModel:
-    """The image tower of ``NAME`` or ``NAME/TAG``, TAG being one of open_clip's sets of weights (default: the first)."""
+    """The image tower of ``NAME`` or ``NAME/TAG``, TAG being one of open_clip's sets of weights (or the first)."""
     open_clip = need("open_clip", "models")
     architecture, _, tag = name.partition("/")
     if architecture not in open_clip.list_models():
@@ -167,6 +167,7 @@ class Denoiser(nn.Module):
         self.unet, self.step = unet, step
         width = getattr(unet.config, "cross_attention_dim", None)
         text = None if width is None else torch.zeros(1, 1, width if isinstance(width, int) else width[0])
+        self.text: Tensor | None
         self.register_buffer("text", text, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -197,7 +197,8 @@ def _library_errors(spec: ModelSpec) -> Iterator[None]:
         yield
     except SgfiError:
         raise
-    except (OSError, RuntimeError, ValueError) as error:  # URLError and hub errors are OSErrors
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        # URLError and hub errors are OSErrors; a strange configuration can raise nearly anything
         first = str(error).strip().splitlines()[:1]
         raise DataError(
             f"{spec.scheme} to give {spec.name} with {spec.weights} weights",

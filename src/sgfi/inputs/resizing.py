@@ -36,7 +36,8 @@ def _timm(model: Any, size: tuple[int, int]) -> bool:
     if callable(getattr(model, "set_input_size", None)):
         model.set_input_size(img_size=size)
         return True
-    patches, positions = getattr(model, "patch_embed", None), getattr(model, "pos_embed", None)
+    patches: Any = getattr(model, "patch_embed", None)
+    positions = getattr(model, "pos_embed", None)
     if not callable(getattr(patches, "set_input_size", None)) or not isinstance(positions, nn.Parameter):
         return False
     from timm.layers import resample_abs_pos_embed

@@ -39,6 +39,8 @@ class UnstorableGraph(ValueError):
 
 def save_graph(graph: TensorGraph, file: Path) -> None:
     """One .safetensors file with the graph in its metadata. An :class:`UnstorableGraph` where that cannot be."""
+    if graph.sides or graph.exported.most is not None:
+        raise UnstorableGraph("side inputs, or a bound of the batch")
     record = {
         "version": VERSION,
         "model_class": graph.model_class,
