@@ -13,6 +13,8 @@ def test_pushed_into_a_folder_and_pulled(on_maps, sgfi_command, maps: Path, plac
     site = tmp_path / "site" / "tiny"
     outcome = on_maps("maps", "push", maps, site, *LICENCES, "--held-out", place / "photos", "--limit", 3, "--quiet")
     assert outcome.code == 0 and outcome.out == f"{site}\n", outcome.all
+    fitted = on_maps("maps", "push", maps, tmp_path / "x", *LICENCES, "--held-out", place / "photos", "--limit", 9)
+    assert fitted.code == 3 and "flatter" in fitted.err
     card = (site / "README.md").read_text()
     assert "Means over 3 inputs" in card and "| licence of the model | mit |" in card
     outcome = sgfi_command("maps", "pull", site, "--out", tmp_path / "whole")

@@ -15,7 +15,7 @@ from sgfi import sharing
 from sgfi.cli import options
 from sgfi.cli.loading import map_manifest, on_disk, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.errors import QueryError, StoreError
+from sgfi.errors import DataError, QueryError, StoreError
 from sgfi.evaluation import quality as report
 from sgfi.inputs.data import open_data
 from sgfi.inputs.models import describe_weights
@@ -157,6 +157,9 @@ def push(
     licences = sharing.Licences(model_licence, data_licence)
     opened = open_family(maps, model, weights)
     inputs = None if held_out is None else open_data(held_out, opened.loaded, 16, limit)
+    if inputs is not None and inputs.describe()["digest"] == opened.fitted_on:
+        todo = "Name others: numbers on these would flatter the maps."
+        raise DataError("inputs that the maps were not fitted to", f"those of the calibration, {held_out}", todo)
     card: dict[str, Any] = {"held_out": inputs, "picture": picture, "precision": precision}
     if re.fullmatch(sharing.REPOSITORY, to):
         commit = sharing.push_to_hub(opened.family, to, licences, private=not public, **card)
