@@ -14,7 +14,7 @@ ROOT = ("__init__", "__main__", "errors", "optional", "settings")
 """The only modules outside a room."""
 ROOMS = (
     "errors optional settings plugins graph derivatives spectral boundaries inversion natural storage calibration "
-    "language inputs evaluation decisions experiments figures report demo explorer cli"
+    "language inputs evaluation decisions experiments figures report sharing demo explorer cli"
 ).split()
 """In the order of use: a room may import those before it. The root modules come first."""
 EDGES = {"vision"}

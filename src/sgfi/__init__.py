@@ -1,5 +1,6 @@
 """Source-grounded feature inversion: what an internal feature of a frozen model looks like in the input domain."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sgfi.boundaries import Plan, plan
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sgfi.report.compare import compare
     from sgfi.report.look import look
     from sgfi.report.look_all import look_all
+    from sgfi.sharing.publish import push_to_hub
+    from sgfi.sharing.pull import from_pretrained
 
 __version__ = "0.1.0"
 __all__ = [
@@ -32,6 +35,7 @@ __all__ = [
     "calibrate",
     "capture",
     "compare",
+    "from_pretrained",
     "invert",
     "load",
     "look",
@@ -39,32 +43,26 @@ __all__ = [
     "natural",
     "plan",
     "prior",
+    "push_to_hub",
     "save",
     "sweep",
     "widget",
 ]
 
 
+LATE = {
+    "NaturalAttribution": "sgfi.report.attribution",
+    "compare": "sgfi.report.compare",
+    "from_pretrained": "sgfi.sharing.pull",
+    "look": "sgfi.report.look",
+    "look_all": "sgfi.report.look_all",
+    "push_to_hub": "sgfi.sharing.publish",
+    "widget": "sgfi.explorer.widget",
+}
+"""What needs half of the package: imported when it is first asked for."""
+
+
 def __getattr__(name: str) -> Any:
-    """What needs half of the package is imported when it is first asked for."""
-    if name == "look":
-        from sgfi.report.look import look
-
-        return look
-    if name == "look_all":
-        from sgfi.report.look_all import look_all
-
-        return look_all
-    if name == "compare":
-        from sgfi.report.compare import compare
-
-        return compare
-    if name == "NaturalAttribution":
-        from sgfi.report.attribution import NaturalAttribution
-
-        return NaturalAttribution
-    if name == "widget":
-        from sgfi.explorer.widget import widget
-
-        return widget
+    if name in LATE:
+        return getattr(import_module(LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -136,7 +136,11 @@ def planted(random: float, swapped: float | None, neighbours: float | None, targ
         ((0.1, 0.2, 0.1, 0.1), "follows", "follows its target (absolute cosine with random targets 0.10"),
         ((0.1, 0.88, 0.1, 0.1), "swapped", "(cosine 0.88), though the two targets differ (cosine 0.10)"),
         ((0.1, -0.99, 0.1, 0.1), "swapped", "nearly this one, reversed (cosine -0.99)"),
-        ((0.1, 0.88, 0.1, 0.9), "swapped", "the two targets are as alike (cosine 0.90), so this pair cannot tell"),
+        (
+            (0.1, 0.88, 0.1, 0.9),
+            "swapped",
+            "the two targets are alike themselves (cosine 0.90), so this pair cannot tell",
+        ),
         ((0.1, 0.88, 0.95, None), "swapped", "another input's target gives nearly this one (cosine 0.88)."),
         ((0.9, 0.88, 0.1, 0.1), "operating point", "random targets give nearly the same"),
         ((0.1, 0.2, 0.95, 0.1), "alike", "hardly this query's own"),

@@ -51,8 +51,8 @@ def main(
 
 
 run: Callable[..., None]
-maps_app = typer.Typer(no_args_is_help=True, help="Look at, check and shrink saved map folders.")
-for run in (maps.info, maps.verify, maps.shrink):
+maps_app = typer.Typer(no_args_is_help=True, help="Look at, check, shrink, fetch and publish map folders.")
+for run in (maps.info, maps.verify, maps.shrink, maps.pull, maps.push):
     maps_app.command()(run)
 experiment_app = typer.Typer(no_args_is_help=True, help="The paper's tables and controls, each from one small file.")
 for run in (

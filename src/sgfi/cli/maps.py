@@ -1,8 +1,9 @@
-"""``sgfi maps info | verify | shrink``: map folders."""
+"""``sgfi maps info | verify | shrink | pull | push``: map folders."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +11,13 @@ from typing import Annotated, Any
 import typer
 
 import sgfi
+from sgfi import sharing
 from sgfi.cli import options
 from sgfi.cli.loading import map_manifest, on_disk, open_family
 from sgfi.cli.outcomes import command, say
-from sgfi.errors import QueryError
+from sgfi.errors import DataError, QueryError, StoreError
 from sgfi.evaluation import quality as report
+from sgfi.inputs.data import open_data
 from sgfi.inputs.models import describe_weights
 from sgfi.inversion import MapFamily
 from sgfi.storage import read_manifest, record_of, verify_files
@@ -96,6 +99,74 @@ def shrink(
     sgfi.save(smaller, out, overwrite=force, precision=precision)
     say(f"{_size(before)} -> {_size(on_disk(read_manifest(out)))}", quiet)
     typer.echo(str(out))
+
+
+@command
+def pull(
+    source: Annotated[
+        str, typer.Argument(help="org/name or org/name@revision on the hub, https://... of a folder, or a folder.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the maps; must not exist yet.")],
+    target: Annotated[str | None, typer.Option(help="Fetch only what this shallower target needs.")] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fetch a published family. Every file is compared with the manifest's checksum before it is kept.
+
+    Examples:
+
+      sgfi maps pull org/resnet18-maps@v1 --out maps/resnet18
+      sgfi maps pull https://example.org/maps/resnet18 --target layer2.1.add --out maps/shallow
+    """
+    try:
+        sharing.pull(source, out, target=target)
+    except sharing.Unreachable as error:
+        raise StoreError(f"an answer from {source}", str(error), "Check the network.") from error
+    say(f"{_size(on_disk(read_manifest(out)))}, {len(read_manifest(out)['files'])} fitted nodes", quiet)
+    typer.echo(str(out))
+
+
+@command
+def push(
+    maps: options.Maps,
+    to: Annotated[
+        str,
+        typer.Argument(
+            help="org/name on the hub, or the path of a new folder for any file server, such as ./site/maps."
+        ),
+    ],
+    model_licence: Annotated[str, typer.Option(help="Licence of the model's weights, such as apache-2.0.")],
+    data_licence: Annotated[str, typer.Option(help="Licence of the calibration data.")],
+    held_out: Annotated[
+        Path | None, typer.Option(help="Inputs the maps were not fitted to: the card's numbers are measured on them.")
+    ] = None,
+    limit: options.Limit = 16,
+    picture: Annotated[Path | None, typer.Option(help="A .png or .jpg for the card.")] = None,
+    precision: Annotated[options.Precision | None, typer.Option(help="Store weights in half or int8.")] = None,
+    public: Annotated[bool, typer.Option("--public", help="On the hub: for everybody to see.")] = False,
+    model: options.ModelOverride = None,
+    weights: options.WeightsOverride = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Publish a family with a card: settings, held-out numbers and controls by depth, licences, limits, how to load it.
+
+    Examples:
+
+      sgfi maps push maps/resnet18 org/resnet18-maps --model-licence bsd-3-clause --data-licence unknown --held-out val/
+      sgfi maps push maps/resnet18 ./site/resnet18 --model-licence bsd-3-clause --data-licence unknown
+    """
+    licences = sharing.Licences(model_licence, data_licence)
+    opened = open_family(maps, model, weights)
+    inputs = None if held_out is None else open_data(held_out, opened.loaded, 16, limit)
+    if inputs is not None and inputs.describe()["digest"] == opened.fitted_on:
+        todo = "Name others: numbers on these would flatter the maps."
+        raise DataError("inputs that the maps were not fitted to", f"those of the calibration, {held_out}", todo)
+    card: dict[str, Any] = {"held_out": inputs, "picture": picture, "precision": precision}
+    if re.fullmatch(sharing.REPOSITORY, to):
+        commit = sharing.push_to_hub(opened.family, to, licences, private=not public, **card)
+        say(f"commit {commit}", quiet)
+        typer.echo(f"{to}@{commit}")
+    else:
+        typer.echo(str(sharing.publish(opened.family, to, licences, **card)))
 
 
 def shrunk(family: MapFamily, stages: int | None, target: str | None) -> MapFamily:

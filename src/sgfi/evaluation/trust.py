@@ -123,7 +123,7 @@ class Trust:
             return ""
         between = float(self.targets[index])
         if abs(between) > ALIKE:
-            return f": the two targets are as alike (cosine {between:.2f}), so this pair cannot tell"
+            return f": the two targets are alike themselves (cosine {between:.2f}), so this pair cannot tell"
         return (
             f", though the two targets differ (cosine {between:.2f}): it shows more of the operating point than of them"
         )

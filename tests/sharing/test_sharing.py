@@ -1,0 +1,219 @@
+"""Families fetched from a folder, a file server and a hub: only what is needed, nothing that was not checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import sgfi
+from sgfi.errors import DataError, SgfiError, StoreError
+from sgfi.sharing import Licences, publish, pull, push_to_hub
+from sgfi.sharing.pull import StaleCopy
+from sgfi.storage.manifest import sealed
+from tests.analytic import captured, tiny
+from tests.sharing.serving import Files, Handler, HubHandler, Server, commit_of, serving
+
+LICENCES = Licences("apache-2.0", "CC-BY-4.0")
+
+
+@cache
+def family() -> sgfi.MapFamily:
+    model = tiny("chain")
+    plan = sgfi.plan(captured("chain"), model.target, list(model.boundaries), axes=model.channel_axis)
+    return sgfi.calibrate(plan, [model.inputs(12)], progress=False)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("publish")
+    Image.new("RGB", (4, 4)).save(folder / "some.png")
+    held_out = tiny("chain").inputs(4, seed=5)
+    return publish(family(), folder / "out", LICENCES, name="org/chain", held_out=held_out, picture=folder / "some.png")
+
+
+@pytest.fixture(scope="module")
+def files(published: Path) -> Files:
+    return {file.name: file.read_bytes() for file in published.iterdir()}
+
+
+@pytest.fixture
+def server(files: Files) -> Iterator[Server]:
+    with serving(Handler, {f"maps/{name}": body for name, body in files.items()}) as running:
+        yield running
+
+
+@pytest.fixture
+def hub(files: Files, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    with serving(HubHandler, {"org/chain": {"main": files, commit_of(files): files, "v1": files}}) as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.address)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+        yield running
+
+
+def shallow() -> str:
+    """A boundary in the middle."""
+    return family().targets[0]
+
+
+def check_same(pulled: sgfi.MapFamily, target: str | None = None) -> None:
+    x = tiny("chain").inputs(2, seed=9)
+    assert torch.equal(sgfi.invert(pulled, x, target).value, sgfi.invert(family(), x, target).value)
+
+
+def test_the_card_says_what_it_is(published: Path) -> None:
+    card = (published / "README.md").read_text()
+    for words in (
+        "apache-2.0", "CC-BY-4.0", 'sgfi.from_pretrained("org/chain")', "true children, 2 maps a node, ridge 0.01",
+        "picture.png", "Means over 4 inputs", "## Limits", family().fingerprint[:16], f"`{family().target}`",
+    ):  # fmt: skip
+        assert words in card, words
+    rows = re.findall(r"^\| `(\S+)` \| (-?\d\.\d\d) \| (\d\.\d\d) \| (\d\.\d\d) \|", card, re.MULTILINE)
+    assert [row[0] for row in rows] == list(family().targets)
+    x = tiny("chain").inputs(4, seed=5)
+    cosine = torch.cosine_similarity(sgfi.invert(family(), x).value.flatten(1), x.flatten(1)).mean()
+    assert float(rows[-1][1]) == pytest.approx(float(cosine), abs=0.006)
+
+
+def test_a_card_without_held_out_inputs_says_so(tmp_path: Path) -> None:
+    folder = publish(family(), tmp_path / "out", LICENCES)
+    assert "Not measured" in (folder / "README.md").read_text()
+    with pytest.raises(StoreError, match="does not exist yet"):
+        publish(family(), folder, LICENCES)
+    with pytest.raises(StoreError, match="licence of the data"):
+        Licences("mit", " ")
+
+
+def test_a_folder_is_a_source(published: Path, tmp_path: Path) -> None:
+    pulled = sgfi.from_pretrained(published, captured("chain"), cache=tmp_path / "cache")
+    check_same(pulled)
+    assert pull(str(published), tmp_path / "copy") == tmp_path / "copy"
+    check_same(sgfi.load(tmp_path / "copy", captured("chain")))
+
+
+def test_a_file_server_is_a_source_and_is_asked_for_what_a_target_needs(server: Server, tmp_path: Path) -> None:
+    address, target, cache_folder = f"{server.address}/maps", shallow(), tmp_path / "cache"
+    pulled = sgfi.from_pretrained(address, captured("chain"), target=target, cache=cache_folder)
+    assert pulled.target == target and len(pulled.maps) < len(family().maps)
+    assert len(server.files()) == 1 + len(pulled.maps)
+    check_same(pulled, target)
+    server.asked.clear()
+    sgfi.from_pretrained(address, captured("chain"), target=target, cache=cache_folder)
+    assert server.files() == ["manifest.json"]
+    server.asked.clear()
+    check_same(
+        sgfi.from_pretrained(address, captured("chain"), target=target, cache=cache_folder, offline=True), target
+    )
+    assert server.asked == []
+    check_same(sgfi.from_pretrained(address, captured("chain"), cache=cache_folder))
+
+
+def test_a_server_that_is_gone(server: Server, tmp_path: Path) -> None:
+    address = f"{server.address}/maps"
+    pull(address, cache=tmp_path)
+    server.content["maps/manifest.json"] = 503
+    with pytest.warns(StaleCopy, match="503"):
+        check_same(sgfi.from_pretrained(address, captured("chain"), cache=tmp_path))
+    with pytest.raises(StoreError, match="nothing is in the cache"):
+        pull(address, cache=tmp_path / "other")
+    with pytest.raises(StoreError, match="in the cache"):
+        pull(address, cache=tmp_path / "other", offline=True)
+
+
+def test_a_family_that_was_published_again_is_fetched_again(server: Server, tmp_path: Path) -> None:
+    address = f"{server.address}/maps"
+    pull(address, cache=tmp_path)
+    again = publish(family(), tmp_path / "again", LICENCES, precision="half")
+    server.content.update({f"maps/{file.name}": file.read_bytes() for file in again.iterdir()})
+    assert sgfi.from_pretrained(address, captured("chain"), cache=tmp_path).precision == "half"
+
+
+def changed(files: Files, **changes: object) -> bytes:
+    return json.dumps(sealed({**json.loads(files["manifest.json"]), **changes})).encode()
+
+
+@pytest.mark.parametrize("fault", ["gone", "format", "altered", "longer", "outside", "no json", "forbidden"])
+def test_hostile_and_broken_sources_leave_nothing_behind(
+    fault: str, server: Server, files: Files, tmp_path: Path
+) -> None:
+    manifest = json.loads(files["manifest.json"])
+    entry = manifest["files"]["input"]
+    content, words = server.content, {"gone": "no such file", "altered": "checksum", "longer": "at most"}
+    if fault == "gone":
+        del content[f"maps/{entry['file']}"]
+    elif fault == "format":
+        content["maps/manifest.json"], words[fault] = changed(files, format=99), "map format"
+    elif fault == "altered":
+        body = bytearray(files[entry["file"]])
+        body[-1] ^= 1
+        content[f"maps/{entry['file']}"] = bytes(body)
+    elif fault == "longer":
+        content[f"maps/{entry['file']}"] = files[entry["file"]] + b"more"
+    elif fault == "outside":
+        entry["file"], words[fault] = "../../evil", "plain name"
+        content["maps/manifest.json"] = json.dumps(sealed(manifest)).encode()
+    elif fault == "no json":
+        content["maps/manifest.json"], words[fault] = b"<html>", "readable manifest"
+    else:
+        content["maps/manifest.json"], words[fault] = 403, "login"
+    with pytest.raises(StoreError, match=words[fault]):
+        pull(f"{server.address}/maps", cache=tmp_path / "cache")
+    assert not any((tmp_path / "cache").rglob("*")) if (tmp_path / "cache").exists() else True
+
+
+def test_another_model_is_refused(published: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="the checkpoint the maps were fitted on"):
+        sgfi.from_pretrained(published, captured("fork"), cache=tmp_path)
+    with pytest.raises(DataError, match="names its model"):
+        sgfi.from_pretrained(published, cache=tmp_path)
+    with pytest.raises(StoreError, match="a boundary of the family"):
+        pull(published, target="nowhere", cache=tmp_path)
+
+
+def test_a_python_file_that_a_manifest_names_does_not_run(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    named = replace(family(), provenance={"model": {"spec": f"{tmp_path}/evil.py:build"}})
+    folder = publish(named, tmp_path / "out", LICENCES)
+    with pytest.raises(DataError, match="would be run"):
+        sgfi.from_pretrained(folder, cache=tmp_path / "cache")
+
+
+def test_the_hub_is_a_source_with_pinned_revisions(hub: Server, files: Files, tmp_path: Path) -> None:
+    commit = commit_of(files)
+    for name in (f"org/chain@{commit}", "org/chain@v1", "org/chain"):
+        check_same(sgfi.from_pretrained(name, captured("chain"), cache=tmp_path / "cache"))
+    hub.asked.clear()
+    pulled = sgfi.from_pretrained("org/chain@v1", captured("chain"), target=shallow(), cache=tmp_path / "other")
+    assert {name for name in hub.files() if name.endswith(".safetensors")} == {
+        entry["file"] for name, entry in json.loads(files["manifest.json"])["files"].items() if name in pulled.maps
+    }
+
+
+def test_errors_of_the_hub_are_told_apart(hub: Server, files: Files, tmp_path: Path) -> None:
+    hub.content["org/empty"] = {"main": {"README.md": b"nothing"}}
+    hub.content["org/other"] = {"main": {**files, "manifest.json": changed(files, format=99)}}
+    for name, words in (
+        ("org/nothing", "none of that name"),
+        ("org/chain@v9", "'v9', unknown"),
+        ("org/empty", r"no manifest.json in it"),
+        ("org/other", "map format"),
+        ("org", "where a family is"),
+        ("org/chain@", "where a family is"),
+    ):
+        with pytest.raises(StoreError, match=words):
+            pull(name, cache=tmp_path)
+
+
+def test_pushed_and_pulled(hub: Server, tmp_path: Path) -> None:
+    commit = push_to_hub(family(), "org/new", LICENCES)
+    assert re.fullmatch("[0-9a-f]{40}", commit) and "README.md" in hub.content["org/new"]["main"]
+    check_same(sgfi.from_pretrained(f"org/new@{commit}", captured("chain"), cache=tmp_path / "cache"))
+    with pytest.raises(SgfiError, match="the hub to take"):
+        push_to_hub(family(), "not a name", LICENCES)
