@@ -7,7 +7,7 @@ from pathlib import Path
 
 ROOMS = (
     "natural inversion evaluation inputs language decisions figures report experiments "
-    "calibration boundaries graph derivatives spectral storage explorer demo"
+    "calibration boundaries graph derivatives spectral storage sharing plugins explorer demo"
 ).split()
 """What people use first, then what it rests on."""
 

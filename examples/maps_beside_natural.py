@@ -16,15 +16,17 @@ from sgfi.figures.atlases import source_cell
 from sgfi.inputs import load_model, read_image
 from sgfi.inputs.photographs import random_crops
 
+SHALLOW, DEEP, CHANNEL = "blocks.2.1", "blocks.6.0.bn3", 17
+
 
 def main(photo: str, out: str, size: int = 64, crops: int = 256) -> None:
     loaded = load_model("pip:efficientnet_lite0", size=size)
     x, graph = read_image(photo, loaded.preprocessing), sgfi.capture(loaded.model, loaded.example)
     lens = sgfi.natural(graph, loaded.preprocessing)
-    maps = sgfi.calibrate(sgfi.plan(graph), random_crops(loaded.preprocessing, crops))
+    maps = sgfi.calibrate(sgfi.plan(graph, DEEP), random_crops(loaded.preprocessing, crops))
     painter, source, rows = Painter(lens.prior.mean, loaded.preprocessing), source_cell(x[0], loaded.preprocessing), []
-    for target in (graph.nodes.canonical("blocks.2.1"), maps.target):
-        query = sgfi.Query(target, 17)
+    for target in (SHALLOW, DEEP):
+        query = sgfi.Query(target, CHANNEL)
         natural, fitted = trust(lens, x, query), trust(maps, x, query)
         notes = [f"|cosine| {float(answer.random):.2f}" for answer in (natural, fitted)]
         cells = [
@@ -35,7 +37,7 @@ def main(photo: str, out: str, size: int = 64, crops: int = 256) -> None:
         rows.append((source, *cells))
         print(f"{query}: natural: {natural.sentence()} maps: {fitted.sentence()}")
     heads = ("input", "natural:\nanswer", "natural:\nrandom target", "maps:\nanswer", "maps:\nrandom target")
-    save_figure(draw_grid(Grid(rows, heads, ("blocks.2.1:17", f"{maps.target}:17"))), out, overwrite=True)
+    save_figure(draw_grid(Grid(rows, heads, (f"{SHALLOW}:{CHANNEL}", f"{DEEP}:{CHANNEL}"))), out, overwrite=True)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,16 @@ SMALLER: dict[str, dict[str, Any]] = {
     "cells_that_look_where_they_stand": {"size": 64},
     "depth_ladder": {"size": 64, "steps": 2},
     "direction": {"size": 64},
-    "eight_methods": {"size": 64, "crops": 4},
+    "eight_methods": {"size": 64, "crops": 4, "channel": 3},
     "maps_beside_natural": {"size": 64, "crops": 4},
     "sae_latents": {"count": 4},
 }
+SHALLOWER = {
+    "cells_that_look_where_they_stand": {"TENSOR": "blocks.1.1"},
+    "eight_methods": {"TENSOR": "blocks.0.0.bn2"},
+    "maps_beside_natural": {"SHALLOW": "bn1.act", "DEEP": "blocks.0.0.bn2", "CHANNEL": 3},
+}
+"""Other tensors than the programs' own: solves of fewer numbers, maps of fewer and smaller nodes."""
 SLOW = ("class_margin", "sae_latents", "residual_direction")
 
 
@@ -87,5 +93,6 @@ def test_an_example_writes_its_picture(
         monkeypatch.setenv("SGFI_ASSETS", str(request.getfixturevalue("assets")))
     out = tmp_path / "out.png"
     main = runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"]
+    main.__globals__.update(SHALLOWER.get(name, {}))
     main(*gallery.arguments(name, str(out)), **SMALLER.get(name, {}))
     assert out.read_bytes().startswith(b"\x89PNG") and ": " in capsys.readouterr().out

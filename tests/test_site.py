@@ -1,7 +1,7 @@
 """The built documentation site: nothing from outside, every inner link leads somewhere, pages open from disk.
 
-``make docs`` builds the site. In CI that comes after the tests, and this file runs once more with SGFI_SITE set; without
-it all but the checker's own test are skipped.
+``make docs`` builds the site. In CI that comes after the tests, and this file runs once more with SGFI_SITE set;
+without it all but the checker's own test are skipped.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class DemoSettings:
 
 def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = True, force: bool = False) -> Path:
     """Everything; returns the path of the report."""
-    settings, started = settings or DemoSettings(), time.monotonic()
+    settings, started, used = settings or DemoSettings(), time.monotonic(), time.process_time()
     _claim(out, force)
     loaded = load_model(settings.model, size=settings.size)
     graph = sgfi.capture(loaded.model, loaded.example)
@@ -74,7 +74,7 @@ def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = Tru
     maps = Maps(settings.folder, lambda: fit(loaded, plan, settings, folder, progress), lambda: read_manifest(folder))
     lens = sgfi.natural(graph, _prepared(loaded))
     subject = Subject(loaded, lens, photographs.inputs, tuple(photographs.names), plan.boundaries[1:], maps)
-    used = "; ".join(f"{p.name} ({p.licence}, from {p.pip_name})" for p in (*HELD_OUT, *CALIBRATION))
+    credits = "; ".join(f"{p.name} ({p.licence}, from {p.pip_name})" for p in (*HELD_OUT, *CALIBRATION))
     report = ReportSettings(
         depths=settings.depths,
         seconds=None,
@@ -83,13 +83,14 @@ def run(out: Path, settings: DemoSettings | None = None, *, progress: bool = Tru
         command=MADE_BY,
         source=settings.folder,
         more=MORE,
-        foot=f"Photographs: {used}.",
+        foot=f"Photographs: {credits}.",
     )
     record = write_report(subject, out / "report.html", report, progress=progress)
     record |= {
         "settings": asdict(settings),
         "reused_maps": reused,
         "whole_run_seconds": round(time.monotonic() - started, 1),
+        "processor_seconds": round(time.process_time() - used, 1),
         "peak_memory_GiB": round(peak_memory() / 2**30, 2),
     }
     write_text(out / "report.json", json.dumps(record, indent=1) + "\n")

@@ -124,7 +124,7 @@ def natural_ladder(
         for index in range(len(x))
     ]
     heads = ("input", *(f"{depth_name(node)}\n{shape_name(node)}" for node in nodes))
-    title = "Natural inverses of whole tensors: detail is lost with depth"
+    title = "Natural inverses of whole tensors, deeper to the right"
     return draw_grid(Grid(tuple(rows), heads, tuple(names), title))
 
 

@@ -77,8 +77,8 @@ def support_matrices(study: CoordinateStudy, *, title: str = "") -> Figure:
     shown = [depth for depth in study.depths if depth.supports]
     if not shown:
         raise QueryError("a study with inversions", "one without", "Run it with inversions=True.")
-    figure = new_figure(3.1 * len(shown) + 0.5, 4.2)
-    grid = figure.add_gridspec(1, len(shown), left=0.06, right=0.955, top=0.84, bottom=0.27, wspace=0.38)
+    figure = new_figure(3.1 * len(shown) + 0.5, 4.6)
+    grid = figure.add_gridspec(1, len(shown), left=0.06, right=0.955, top=0.87, bottom=0.35, wspace=0.38)
     for column, depth in enumerate(shown):
         axes = figure.add_subplot(grid[0, column])
         image = axes.imshow(depth.matrix, cmap="viridis", vmin=0, interpolation="nearest")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,9 +45,11 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
     length = len(strips[0].tokens)
     lead = 2.2 if any(strip.label for strip in strips) else 0.2
     width, row = lead + 0.78 * length, 0.42
-    figure = new_figure(width, 0.75 + row * len(strips))
+    notes = textwrap.wrap(foot, max(30, int(width * 22)))
+    below = 0.24 + 0.12 * len(notes)
+    figure = new_figure(width, 0.39 + below + row * len(strips))
     height = figure.get_figheight()
-    axes = figure.add_axes((0, 0.36 / height, 1, row * len(strips) / height))
+    axes = figure.add_axes((0, below / height, 1, row * len(strips) / height))
     axes.set(xlim=(-lead / 0.78, length), ylim=(len(strips), 0))
     axes.axis("off")
     most = max(max(strip.profile) for strip in strips) or 1.0
@@ -64,7 +67,8 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
             if x in strip.queried:
                 axes.add_patch(Rectangle((x + 0.02, y + 0.08), 0.92, 0.84, fill=False, edgecolor=ACCENT, lw=1.6))
     figure.text(0.01, 1 - 0.06 / height, title, ha="left", va="top", fontsize=9.5)
-    figure.text(0.01, 0.05 / height, foot, ha="left", va="bottom", fontsize=6.5, gid=FAINT, color=LIGHT.faint)
+    faint: dict[str, Any] = {"fontsize": 6.5, "gid": FAINT, "color": LIGHT.faint}
+    figure.text(0.01, 0.05 / height, "\n".join(notes), ha="left", va="bottom", **faint)
     return figure
 
 

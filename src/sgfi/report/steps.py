@@ -33,15 +33,15 @@ OF_MAPS = (
     "not the feature."
 )
 CONTROL_NOTE = """
-    Mean absolute cosine with the answer over {count} inputs, and what the controls say about the first of them.
+    Mean absolute cosine with the answer over {inputs}, and what the controls say about the first of them.
     **random**: a random target of the same length; near 1, the operating point speaks. **swapped**: another input's
     target. **neighbours**: the answers of neighbouring queries; near 1, the picture is not the query's own."""
 REMOVAL_NOTE = """
     Each picture, scaled to 15 % of the input's deviation from the mean, is taken out of the input: how much of its own
-    feature goes, of the others', and how often the own picture is the one that removes it most. {count} inputs: an
+    feature goes, of the others', and how often the own picture is the one that removes it most. {inputs}: an
     illustration, not a benchmark."""
 ALIGNMENT_NOTE = """
-    Mean over {count} inputs. **Pixel cosine** is alignment, not quality: it compares an inverse with the input in the
+    Mean over {inputs}. **Pixel cosine** is alignment, not quality: it compares an inverse with the input in the
     network's coordinates; 1 is the same direction, 0 is unrelated. **Centred** takes each one's mean away first, so
     that brightness alone earns nothing (final inverse). A low value for a channel is no failure, a high value does
     not show that the network uses the feature."""
@@ -157,7 +157,7 @@ class Steps(ABC):
         batches = TensorBatches(x, self.subject.names, len(x))
         results = measure(self.family, batches, [Query(target) for target in self.asked.targets])
         self.record["results"] = results
-        return [checks.alignment_table(results), paragraph(ALIGNMENT_NOTE.format(count=len(x)))]
+        return [checks.alignment_table(results), paragraph(ALIGNMENT_NOTE.format(inputs=counted(len(x))))]
 
     def quality(self) -> Sequence[Block]:
         manifest = self.maps.manifest()
@@ -179,7 +179,7 @@ class Steps(ABC):
             answers.append(trust(estimator, x[:count], query, others=others))
         records = checks.controls(name, answers)
         self.record.setdefault("controls", []).extend(records)
-        note = paragraph(CONTROL_NOTE.format(count=count))
+        note = paragraph(CONTROL_NOTE.format(inputs=counted(count)))
         return [*self.drawn_trust(answers, estimator), checks.control_table(records), note]
 
     def _removal(self, name: str, estimator: Estimator) -> Sequence[Block]:
@@ -188,7 +188,12 @@ class Steps(ABC):
         x = self.subject.x[: self.checked]
         records = [checks.removed(name, estimator, x, queries, prior) for queries in groups]
         self.record.setdefault("removal", []).extend(records)
-        return [checks.removal_table(records), paragraph(REMOVAL_NOTE.format(count=len(x)))]
+        return [checks.removal_table(records), paragraph(REMOVAL_NOTE.format(inputs=counted(len(x)).capitalize()))]
+
+
+def counted(inputs: int) -> str:
+    """``3 inputs``, ``one input``."""
+    return "one input" if inputs == 1 else f"{inputs} inputs"
 
 
 def answerable(family: sgfi.MapFamily, query: Query) -> bool:

@@ -12,7 +12,7 @@ from sgfi.report.look import is_picture
 from sgfi.report.page import Page
 from sgfi.report.picture_steps import PictureSteps
 from sgfi.report.sequence_steps import SequenceSteps
-from sgfi.report.steps import Steps
+from sgfi.report.steps import Steps, counted
 from sgfi.report.subject import ReportSettings, Subject
 
 MADE = "How it was made, and how to ask more"
@@ -32,7 +32,8 @@ def write_report(
     title = settings.title or f"What features of {subject.loaded.spec} identify"
     inputs = ", ".join(subject.names)
     lead = (
-        settings.lead or f"Feature inverses of `{subject.loaded.spec}` on {len(subject.x)} inputs: {inputs}. {WARNING}"
+        settings.lead
+        or f"Feature inverses of `{subject.loaded.spec}` on {counted(len(subject.x))}: {inputs}. {WARNING}"
     )
     record: Record = {"made_by": settings.command, "inputs": list(subject.names), "natural": subject.lens.describe()}
     page = Page(out, title, lead, record, settings.seconds, progress, settings.foot)
