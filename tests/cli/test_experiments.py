@@ -63,6 +63,12 @@ def test_compare_and_page(folder: Path, place: Path, sgfi_command: Command) -> N
     assert sgfi_command("experiment", "page", place / "photos", "--out", page, "--force").code == 3
 
 
+def test_data_of_one_s_own_replace_the_file_s_evaluation_too(place: Path, sgfi_command: Command) -> None:
+    (place / "sets.json").write_text('{"data": {"calibration": "a", "evaluation": "b"}}')
+    shown = sgfi_command("experiment", "show", "topology", "--with", place / "sets.json", "--data", "c").out
+    assert json.loads(shown)["data"]["calibration"] == "c" and json.loads(shown)["data"]["evaluation"] is None
+
+
 def test_index_and_commits(folder: Path, place: Path, sgfi_command: Command) -> None:
     page = place / "index.md"
     assert sgfi_command("experiment", "index", place, "--out", page).code == 0

@@ -47,7 +47,7 @@ def test_results_of_other_commands_are_where_the_index_says(entry: Entry) -> Non
 
 def test_options_of_the_commands_are_options() -> None:
     words = {word for entry in entries() for run in entry.run for word in run.split() if word.startswith("--")}
-    assert words <= {"--model", "--fit"}
+    assert words <= {"--model", "--fit", "--data", "--held-out"}
 
 
 def test_the_page_says_what_was_run_and_on_what(

@@ -19,7 +19,8 @@ PARTS = {"tab": "Tables", "fig": "Figures", "app": "Results that only the text h
 HEAD = """The paper's tables and figures by their labels, and results that only its text has. *Run* names networks of
 the paper's architecture, *stand-in* others of its kind, each with its input in pixels and the numbers of calibration
 and evaluated inputs. *Not to be had* is what the paper used and was not available here; who has it can run the command
-in the row. Every experiment runs on toy models in the tests."""
+in the row, with `--data $IMAGENET/train --held-out $IMAGENET/val` where it names no data. Every experiment runs on toy
+models in the tests."""
 
 
 @dataclass(frozen=True)
