@@ -54,8 +54,9 @@ class Published:
 
 def published(result: Result) -> Iterator[Published]:
     """Every number that the paper has too. What the shipped file says now counts before what the result recorded."""
+    papers = (_shipped(result)["paper"], result.experiment["paper"])
     for address, score in result.scores():
-        entries = [_matching(paper, address) for paper in (_shipped(result)["paper"], result.experiment["paper"])]
+        entries = [_matching(paper, address) for paper in papers]
         found = next((entry for entry in entries if entry), [])
         specs = specs_of(result, address.split("/")[1])
         own = [entry for entry in found if _same(entry, specs)]
