@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sgfi
 from sgfi.errors import DataError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result
 from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
 from sgfi.experiments.measures.registry import evaluation_batches, measure
 from sgfi.experiments.page import results_page
-from sgfi.experiments.provenance import LOST, ancestors, describe_code, with_known_commits
+from sgfi.experiments.provenance import LOST, ancestors, code_digest, describe_code, with_known_commits
 from sgfi.experiments.published import compared, published
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
@@ -192,6 +193,21 @@ def test_a_change_of_the_code_is_measured_again(ran: Ran, monkeypatch: pytest.Mo
     assert lines and not any("kept from before" in line for line in lines)
 
 
+def test_declared_experiments_and_pictures_are_not_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {name: tmp_path / name for name in ("graph/a.py", "experiments/files/b.json", "cli/c.py")}
+    for file in files.values():
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    monkeypatch.setattr(sgfi, "__file__", str(tmp_path / "__init__.py"))
+    digest = code_digest.__wrapped__
+    before = digest()
+    for name in ("experiments/files/b.json", "cli/c.py"):
+        files[name].write_text("2")
+    assert digest() == before
+    files["graph/a.py"].write_text("2")
+    assert digest() != before
+
+
 def test_results_survive_the_disk(ran: Ran, tmp_path: Path) -> None:
     result = ran("topology")
     (tmp_path / FILE).write_text(json.dumps(result.as_dict()))
@@ -279,6 +295,16 @@ def test_the_paper_s_numbers_are_compared_on_its_own_networks_only(ran: Ran) -> 
         },
     )
     assert {entry.verdict for entry in published(old)} == {"another network"} and len(list(published(old))) == 2
+
+
+def test_other_estimators_stand_beside_the_maps_and_are_not_called_the_paper_s(ran: Ran, tmp_path: Path) -> None:
+    both = {"stages": ["final"], "estimators": ["maps", "natural, point"]}
+    result = ran("topology", {"measures": {"alignment": both}})
+    entries = [(e.address.split("/")[2], e.says, e.verdict) for e in published(result) if "/local/" in e.address]
+    assert entries == [
+        ("final", "0.93795 (ResNet18)", "another network"),
+        ("final, natural, point", "", "not in the paper"),
+    ]
 
 
 @pytest.mark.parametrize(

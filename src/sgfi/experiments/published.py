@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from sgfi.experiments.declaration import available, declare
+from sgfi.experiments.measures.contestants import ESTIMATORS, MAPS
 from sgfi.experiments.results import Result, Score, Verdict, judge, number
 
 NETWORKS = {
@@ -33,7 +34,9 @@ NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?:\s*[\[(,].*)?")
 BOUND = re.compile(r"(at least|above|at most|below) (-?\d+(?:\.\d+)?(?:e-?\d+)?)")
 MOST = 3
 """Networks of the paper that are shown beside one of another kind; more say nothing."""
-ELSEWHERE = "another network"
+ELSEWHERE, NOT_THERE = "another network", "not in the paper"
+OTHERS = tuple(f", {name}" for name in ESTIMATORS if name != MAPS)
+"""How rows of other estimators than the maps end."""
 UNJUDGED = ("seconds", "_ms_", "/lpips")
 """In addresses of what the machine decides, or a trunk of LPIPS that the paper does not name."""
 ROUNDING = 5e-4
@@ -49,23 +52,31 @@ class Published:
     says: str
     verdict: str
     """``in our interval``, ``equal``, ``higher by ...``, ``lower by ...``, ``holds`` or not (of a bound), ``another
-    network``; nothing where the paper gives no number, or one that cannot be compared."""
+    network``, ``not in the paper``; nothing where the paper gives no number, or one that cannot be compared."""
 
 
 def published(result: Result) -> Iterator[Published]:
-    """Every number that the paper has too. What the shipped file says now counts before what the result recorded."""
+    """Every number that the paper has too, each followed by the same number of other estimators, which it has not.
+
+    What the shipped file says now counts before what the result recorded.
+    """
     papers = (_shipped(result)["paper"], result.experiment["paper"])
-    for address, score in result.scores():
-        entries = [_matching(paper, address) for paper in papers]
-        found = next((entry for entry in entries if entry), [])
-        specs = specs_of(result, address.split("/")[1])
-        own = [entry for entry in found if _same(entry, specs)]
+    scores = dict(result.scores())
+    for address, score in scores.items():
+        measure, variant, row, name = address.split("/")
+        if row.endswith(OTHERS):
+            continue
+        found = next((entries for paper in papers if (entries := _matching(paper, address))), [])
+        own = [entry for entry in found if _same(entry, specs_of(result, variant))]
         if own:
             verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
             yield Published(address, score, own[0]["says"], verdict)
         elif 0 < len(found) <= MOST:
             says = "; ".join(f"{entry['says']} ({network(entry)})" for entry in found)
             yield Published(address, score, says, ELSEWHERE)
+        if found and (own or len(found) <= MOST):
+            beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
+            yield from (Published(at, scores[at], "", NOT_THERE) for at in beside if at in scores)
 
 
 def claims(result: Result) -> list[Verdict]:
