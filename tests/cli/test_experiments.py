@@ -58,9 +58,23 @@ def test_compare_and_page(folder: Path, place: Path, sgfi_command: Command) -> N
     (place / "head.md").write_text("What these are.\n")
     outcome = sgfi_command("experiment", "page", place, "--out", page, "--preface", place / "head.md")
     text = page.read_text()
-    assert outcome.code == 0 and "first/result.md" in text and text.index("What these are.") < text.index("## Index")
+    assert outcome.code == 0 and "first/result.md" in text and text.index("What these are.") < text.index("### ")
     assert sgfi_command("experiment", "page", place, "--out", page).code == 6  # exists
     assert sgfi_command("experiment", "page", place / "photos", "--out", page, "--force").code == 3
+
+
+def test_data_of_one_s_own_replace_the_file_s_evaluation_too(place: Path, sgfi_command: Command) -> None:
+    (place / "sets.json").write_text('{"data": {"calibration": "a", "evaluation": "b"}}')
+    shown = sgfi_command("experiment", "show", "topology", "--with", place / "sets.json", "--data", "c").out
+    assert json.loads(shown)["data"]["calibration"] == "c" and json.loads(shown)["data"]["evaluation"] is None
+
+
+def test_index_and_commits(folder: Path, place: Path, sgfi_command: Command) -> None:
+    page = place / "index.md"
+    assert sgfi_command("experiment", "index", place, "--out", page).code == 0
+    assert "`tab:mechanism`" in page.read_text() and sgfi_command("experiment", "index", place, "--out", page).code == 6
+    outcome = sgfi_command("experiment", "commits", folder)  # outside a repository nothing is known
+    assert outcome.code == 0 and "0 files changed" in outcome.out
 
 
 def test_wrong_use(folder: Path, place: Path, model: str, sgfi_command: Command) -> None:

@@ -18,9 +18,10 @@ vit_patch_intervention supp_headline_setups supp_architecture_metrics supp_compo
 supp_operator_family supp_information_flow supp_resources supp_decision_gate language_references
 gpt2_full_coordinate_query"""
 FIGURES = """method_paradigm feature_inversion_scale channel_coordinate_queries generality mechanism
-inverse_determinants decision_atlas language_main supp_reuse_baseline vit_patch_query_atlas vit_patch_decision_atlas supp_arch_distribution
-supp_mechanism_theory supp_controls_locality supp_calibration_deployment supp_decision_extensions language_supp_layers
-language_supp_references language_supp_controls language_supp_decision language_supp_full_coordinate
+inverse_determinants decision_atlas language_main supp_reuse_baseline vit_patch_query_atlas
+vit_patch_decision_atlas supp_arch_distribution supp_mechanism_theory supp_controls_locality
+supp_calibration_deployment supp_decision_extensions language_supp_layers language_supp_references
+language_supp_controls language_supp_decision language_supp_full_coordinate
 language_supp_nonresidual"""
 
 
@@ -46,7 +47,7 @@ def test_results_of_other_commands_are_where_the_index_says(entry: Entry) -> Non
 
 def test_options_of_the_commands_are_options() -> None:
     words = {word for entry in entries() for run in entry.run for word in run.split() if word.startswith("--")}
-    assert words <= {"--model", "--fit"}
+    assert words <= {"--model", "--fit", "--data", "--held-out"}
 
 
 def test_the_page_says_what_was_run_and_on_what(

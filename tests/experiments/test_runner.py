@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sgfi
 from sgfi.errors import DataError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result
 from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
 from sgfi.experiments.measures.registry import evaluation_batches, measure
 from sgfi.experiments.page import results_page
-from sgfi.experiments.provenance import LOST, ancestors, describe_code, with_known_commits
+from sgfi.experiments.provenance import LOST, ancestors, code_digest, describe_code, with_known_commits
+from sgfi.experiments.published import compared, published
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
 from sgfi.figures.experiments import experiment_figure, panels_of
@@ -191,6 +193,21 @@ def test_a_change_of_the_code_is_measured_again(ran: Ran, monkeypatch: pytest.Mo
     assert lines and not any("kept from before" in line for line in lines)
 
 
+def test_declared_experiments_and_pictures_are_not_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {name: tmp_path / name for name in ("graph/a.py", "experiments/files/b.json", "cli/c.py")}
+    for file in files.values():
+        file.parent.mkdir(parents=True)
+        file.write_text("1")
+    monkeypatch.setattr(sgfi, "__file__", str(tmp_path / "__init__.py"))
+    digest = code_digest.__wrapped__
+    before = digest()
+    for name in ("experiments/files/b.json", "cli/c.py"):
+        files[name].write_text("2")
+    assert digest() == before
+    files["graph/a.py"].write_text("2")
+    assert digest() != before
+
+
 def test_results_survive_the_disk(ran: Ran, tmp_path: Path) -> None:
     result = ran("topology")
     (tmp_path / FILE).write_text(json.dumps(result.as_dict()))
@@ -242,16 +259,69 @@ def test_claims_are_judged_on_numbers(ran: Ran) -> None:
 def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> None:
     results = {tmp_path / "topology": ran("topology"), tmp_path / "locality": ran("locality")}
     text = results_page(results, tmp_path, "sgfi experiment page .")
-    line = next(row for row in text.splitlines() if "/local/final/pixel_cosine |" in row)
-    assert "0.93795 (ResNet18)" in line
-    assert "topology/result.md" in text and "| claim | verdict | numbers |" in text
-    assert "| `density` |" in text and "## Our own questions" not in text  # every shipped experiment is in the index
+    line = next(row for row in text.splitlines() if row.startswith("| local | final: pixel cosine |"))
+    assert line.endswith("| 0.93795 (ResNet18) | another network |")  # the toy is no ResNet18: shown, not judged
+    assert "topology/result.md" in text and "| *the second stage helps* |" in text and "| says so |" in text
+    assert "`density`" in text.partition("Not yet run on real weights:")[2].splitlines()[0]
+    assert "## Our own questions" not in text and text.count("### ") == 2
 
 
 def test_page_keeps_our_claims_apart_from_the_papers(ran: Ran, tmp_path: Path) -> None:
-    ours = ran("topology", {"section": "Ours; not in the paper"})
+    ours = ran("topology", {"section": "Ours; not in the paper", "title": "Ours"})
     text = results_page({tmp_path / "topology": ours}, tmp_path, "sgfi experiment page .")
-    assert text.index("## Our own questions") < text.index("### ")
+    assert text.index("## Our own questions") < text.index("### ") and "says so" not in text
+    mixed = ran("faithfulness")
+    text = results_page({tmp_path / "faithfulness": mixed}, tmp_path, "sgfi experiment page .")
+    said = {line.split("|")[2].strip(): line.split("|")[4].strip() for line in text.splitlines() if "| *" in line}
+    assert said["*the lowest quartile is low: its pixel cosine is below 0.3*"] == "(ours)"
+    assert said["*there states stay nearer to their own image*"] == "says so"
+
+
+def test_the_paper_s_numbers_are_compared_on_its_own_networks_only(ran: Ran) -> None:
+    result = ran("topology")
+    alike = replace(
+        result, variants={k: {**v, "model": {**v["model"], "spec": "x:resnet18"}} for k, v in result.variants.items()}
+    )
+    entries = {entry.address: entry for entry in published(alike)}
+    final = entries["alignment/local/final/pixel_cosine"]
+    assert final.says == "0.93795" and final.verdict.startswith(("higher by", "lower by", "in our interval"))
+    assert {entry.verdict for entry in published(result)} == {"another network"}
+    old = replace(
+        result,
+        experiment={
+            **result.experiment,
+            "title": "Another question",
+            "paper": [{"row": "alignment/*/final/pixel_cosine", "says": "0.5, G 0.4 (ViT-B/32)"}],
+        },
+    )
+    assert {entry.verdict for entry in published(old)} == {"another network"} and len(list(published(old))) == 2
+
+
+def test_other_estimators_stand_beside_the_maps_and_are_not_called_the_paper_s(ran: Ran, tmp_path: Path) -> None:
+    both = {"stages": ["final"], "estimators": ["maps", "natural, point"]}
+    result = ran("topology", {"measures": {"alignment": both}})
+    entries = [(e.address.split("/")[2], e.says, e.verdict) for e in published(result) if "/local/" in e.address]
+    assert entries == [
+        ("final", "0.93795 (ResNet18)", "another network"),
+        ("final, natural, point", "", "not in the paper"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("says", "verdict"),
+    [
+        ("0.52", "in our interval"),
+        ("0.9", "lower by 0.400"),
+        ("0.1 [0, 0.2]", "higher by 0.400"),
+        ("at least 0.4", "holds"),
+        ("at most 0.4 (or so)", "**does not hold**"),
+        ("0.1 or 0.9", ""),
+        ("not finite", ""),
+    ],
+)
+def test_verdicts_on_single_numbers(says: str, verdict: str) -> None:
+    assert compared({"mean": 0.5, "low": 0.4, "high": 0.6}, says) == verdict
+    assert compared({"mean": 0.5}, "0.5") == "equal" and compared({"mean": None}, says) == ""
 
 
 @pytest.mark.parametrize("name", ["topology", "locality", "faithfulness"])

@@ -53,6 +53,8 @@ class Declared:
             "data": {**paths, "calibration_count": self.fit, "evaluation_count": self.evaluate},
         }
         given = {part: {k: v for k, v in own.items() if v is not None} for part, own in sections.items()}
+        if self.data is not None:  # then a file's own evaluation data do not count
+            given["data"]["evaluation"] = paths["evaluation"]
         files = map(read_settings, self.with_ or [])
         return declare(self.name, *files, given, settings=[_setting(text) for text in self.set_ or []])
 

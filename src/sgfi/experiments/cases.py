@@ -166,7 +166,11 @@ def boundary_names(plan: sgfi.Plan, depths: Sequence[int | str]) -> list[str]:
     known = plan.boundaries
     for depth in depths:
         if isinstance(depth, int) and not -len(known) <= depth < len(known):
-            raise PlanError(f"a boundary from 0 to {len(known) - 1}", str(depth), "sgfi graph lists them.")
+            raise PlanError(
+                f"a boundary from 0 to {len(known) - 1}",
+                str(depth),
+                "sgfi plan lists them; the measure or plan.target can name others.",
+            )
     return [known[depth] if isinstance(depth, int) else plan.graph.nodes.canonical(depth) for depth in depths]
 
 

@@ -29,7 +29,7 @@ REPLACED_WHOLE = ("variants", "measures", "pairs", "across")
 
 @dataclass(frozen=True)
 class Claim(JsonSettings):
-    """A sentence of the paper and the comparison that decides it.
+    """A sentence of the paper, or of ours, and the comparison that decides it.
 
     ``left`` and ``right`` are ``measure/variant/row/score`` (``*``: every variant) or, on the right, a number; with
     ``factor`` the right side is multiplied first.
@@ -40,6 +40,8 @@ class Claim(JsonSettings):
     relation: str
     right: str | float
     factor: float = 1.0
+    ours: bool = False
+    """The paper does not say so: a condition that its claims need, or a law of the code."""
 
     def __post_init__(self) -> None:
         if self.relation not in RELATIONS:
@@ -68,7 +70,7 @@ class Experiment:
     figures: tuple[Mapping[str, Any], ...] = ()
     """``measure``, ``score`` and, where one row is meant, ``row``."""
     paper: tuple[Mapping[str, Any], ...] = ()
-    """The paper's own numbers: ``row`` (measure/variant/row/score, any of them ``*``) and ``says``."""
+    """The paper's own numbers: ``row`` (measure/variant/row/score, any of them ``*``), ``says`` and its ``network``."""
     differs: str = ""
     """Why our numbers cannot be the paper's."""
     claims: tuple[Mapping[str, Any], ...] = ()
@@ -83,6 +85,8 @@ class Experiment:
         _check_named(self.across, ACROSS, "measures across variants")
         for claim in self.claims:
             Claim.from_dict(claim)
+        for entry in self.paper:
+            check_keys(entry, ("row", "says", "network"), "settings of a number of the paper")
         for figure in self.figures:
             check_keys(figure, ("measure", "score", "row"), "figure settings")
 

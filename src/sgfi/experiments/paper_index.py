@@ -16,10 +16,11 @@ from sgfi.settings import JsonSettings
 
 PARTS = {"tab": "Tables", "fig": "Figures", "app": "Results that only the text has"}
 """How labels begin, in the order of the page."""
-HEAD = """Everything the paper reports, by its own label. *Run* names networks of the paper's architecture, *stand-in*
-others of its kind, each with its input in pixels and the numbers of calibration and evaluated inputs. *Not to be had* is what
-the paper used and was not available here; with it, the command in the row runs the paper's own setting. Every
-experiment runs on toy models in the tests."""
+HEAD = """The paper's tables and figures by their labels, and results that only its text has. *Run* names networks of
+the paper's architecture, *stand-in* others of its kind, each with its input in pixels and the numbers of calibration
+and evaluated inputs. *Not to be had* is what the paper used and was not available here; who has it can run the command
+in the row, with `--data $IMAGENET/train --held-out $IMAGENET/val` where it names no data. Every experiment runs on toy
+models in the tests."""
 
 
 @dataclass(frozen=True)

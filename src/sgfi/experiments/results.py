@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +97,7 @@ class Verdict:
     holds: bool | None
     """None where a number it needs was not measured."""
     numbers: str
+    ours: bool = False
 
     @property
     def word(self) -> str:
@@ -106,10 +106,12 @@ class Verdict:
 
 def verdicts(result: Result) -> list[Verdict]:
     """Every claim of the experiment, judged on the means; with ``*`` it must hold for every variant."""
-    return [_judge(result, Claim.from_dict(claim)) for claim in result.experiment["claims"]]
+    return [judge(result, claim) for claim in result.experiment["claims"]]
 
 
-def _judge(result: Result, claim: Claim) -> Verdict:
+def judge(result: Result, declared: Mapping[str, Any]) -> Verdict:
+    """One claim."""
+    claim = Claim.from_dict(declared)
     numbers = {address: score["mean"] for address, score in result.scores()}
     variants = list(result.tables.get(claim.left.split("/")[0], {})) if "/*/" in claim.left else [""]
     shown, holds = [], bool(variants)
@@ -117,13 +119,13 @@ def _judge(result: Result, claim: Claim) -> Verdict:
         left = numbers.get(_named(claim.left, variant))
         right = numbers.get(_named(claim.right, variant)) if isinstance(claim.right, str) else claim.right
         if left is None or right is None:
-            return Verdict(claim.says, None, "a number is missing")
+            return Verdict(claim.says, None, "a number is missing", claim.ours)
         right *= claim.factor
         kept = {"<": left < right, ">": left > right, "=": abs(left - right) <= ROUNDING}[claim.relation]
         compared = f"{number(left)} {'' if kept else 'not '}{claim.relation} {number(right)}"
         shown.append(f"{variant}: {compared}" if variant else compared)
         holds = holds and kept
-    return Verdict(claim.says, holds if variants else None, "; ".join(shown))
+    return Verdict(claim.says, holds if variants else None, "; ".join(shown), claim.ours)
 
 
 def _named(address: str, variant: str) -> str:
@@ -164,13 +166,6 @@ def table(result: Result, measure: str) -> str:
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
     body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
     return markdown_table(["variant", "row", *names], body)
-
-
-def paper_rows(result: Result) -> Iterator[tuple[str, Score, str]]:
-    """Every number that the paper has too: its address, ours, and what the paper says."""
-    for entry in result.experiment["paper"]:
-        pattern = entry["row"].replace("[", "[[]")
-        yield from ((at, score, entry["says"]) for at, score in result.scores() if fnmatchcase(at, pattern))
 
 
 def _code(result: Result) -> str:

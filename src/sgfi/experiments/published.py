@@ -1,0 +1,133 @@
+"""What the paper says about a number of ours, and how the two compare.
+
+An entry of an experiment's ``paper`` has a ``row`` (an address, any part of it ``*``), what the paper ``says`` there
+and, where it is about one network, the ``network``. Numbers of another network are shown and not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from sgfi.experiments.declaration import available, declare
+from sgfi.experiments.measures.contestants import ESTIMATORS, MAPS
+from sgfi.experiments.results import Result, Score, Verdict, judge, number
+
+NETWORKS = {
+    "ResNet18": "resnet18",
+    "ResNet50": "resnet50",
+    "DenseNet121": "densenet121",
+    "MobileNetV2": "mobilenet_v2",
+    "EfficientNet-B0": "efficientnet_b0",
+    "RegNetY-1.6GF": "regnet_y",
+    "ConvNeXt-B": "convnext_base",
+    "Swin-T": "swin_t",
+    "ViT-B/32": "vit_b_32",
+    "GPT-2": "gpt2",
+}
+"""The paper's networks and what their specs contain."""
+NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?:\s*[\[(,].*)?")
+"""A sentence that begins with one number; what follows is a remark."""
+BOUND = re.compile(r"(at least|above|at most|below) (-?\d+(?:\.\d+)?(?:e-?\d+)?)")
+MOST = 3
+"""Networks of the paper that are shown beside one of another kind; more say nothing."""
+ELSEWHERE, NOT_THERE = "another network", "not in the paper"
+OTHERS = tuple(f", {name}" for name in ESTIMATORS if name != MAPS)
+"""How rows of other estimators than the maps end."""
+UNJUDGED = ("seconds", "_ms_", "/lpips")
+"""In addresses of what the machine decides, or a trunk of LPIPS that the paper does not name."""
+ROUNDING = 5e-4
+"""What a number without an interval may differ by and still agree: the paper prints three or four digits."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """One of our numbers with the paper's."""
+
+    address: str
+    score: Score
+    says: str
+    verdict: str
+    """``in our interval``, ``equal``, ``higher by ...``, ``lower by ...``, ``holds`` or not (of a bound), ``another
+    network``, ``not in the paper``; nothing where the paper gives no number, or one that cannot be compared."""
+
+
+def published(result: Result) -> Iterator[Published]:
+    """Every number that the paper has too, each followed by the same number of other estimators, which it has not.
+
+    What the shipped file says now counts before what the result recorded.
+    """
+    papers = (_shipped(result)["paper"], result.experiment["paper"])
+    scores = dict(result.scores())
+    for address, score in scores.items():
+        measure, variant, row, name = address.split("/")
+        if row.endswith(OTHERS):
+            continue
+        found = next((entries for paper in papers if (entries := _matching(paper, address))), [])
+        own = [entry for entry in found if _same(entry, specs_of(result, variant))]
+        if own:
+            verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
+            yield Published(address, score, own[0]["says"], verdict)
+        elif 0 < len(found) <= MOST:
+            says = "; ".join(f"{entry['says']} ({network(entry)})" for entry in found)
+            yield Published(address, score, says, ELSEWHERE)
+        if found and (own or len(found) <= MOST):
+            beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
+            yield from (Published(at, scores[at], "", NOT_THERE) for at in beside if at in scores)
+
+
+def claims(result: Result) -> list[Verdict]:
+    """The claims of the shipped file judged on this result; the result's own where it changed the question."""
+    return [judge(result, claim) for claim in _shipped(result)["claims"] or result.experiment["claims"]]
+
+
+def compared(score: Score, says: str) -> str:
+    """How our mean stands to the number that a sentence begins with, or to the bound that it sets."""
+    bound, begins = BOUND.match(says), NUMBER.fullmatch(says)
+    if bound is not None and score["mean"] is not None:
+        least = bound[1] in ("at least", "above")
+        kept = score["mean"] >= float(bound[2]) if least else score["mean"] <= float(bound[2])
+        return "holds" if kept else "**does not hold**"
+    if begins is None or score["mean"] is None:
+        return ""
+    value, mean = float(begins[1]), score["mean"]
+    low, high = score.get("low"), score.get("high")
+    if low is not None and high is not None and low <= value <= high:
+        return "in our interval"
+    if abs(mean - value) <= ROUNDING:
+        return "equal"
+    return f"{'higher' if mean > value else 'lower'} by {number(abs(mean - value))}"
+
+
+def network(entry: Mapping[str, Any]) -> str | None:
+    """The network that an entry is about: named, or the last word in brackets of what it says."""
+    remark = re.search(r"\(([^()]*)\)$", entry["says"])
+    return entry.get("network") or (remark[1] if remark and remark[1].split(" to ")[0] in NETWORKS else None)
+
+
+def specs_of(result: Result, variant: str) -> set[str]:
+    """Of a variant, of both of a pair, or of all variants."""
+    labels = [variant] if variant in result.variants else variant.split(" -> ")
+    known = [result.variants[label] for label in labels if label in result.variants] or result.variants.values()
+    return {str(about["model"]["spec"]).lower() for about in known}
+
+
+def _same(entry: Mapping[str, Any], specs: Collection[str]) -> bool:
+    about = network(entry)
+    return about is None or all(NETWORKS.get(about.split(" to ")[0], about.lower()) in spec for spec in specs)
+
+
+def _matching(paper: Sequence[Mapping[str, Any]], address: str) -> list[Mapping[str, Any]]:
+    return [entry for entry in paper if fnmatchcase(address, entry["row"].replace("[", "[[]"))]
+
+
+def _shipped(result: Result) -> Mapping[str, Any]:
+    """The file's own words, where the result asks the file's question."""
+    if result.name in available():
+        experiment = declare(result.name)
+        if experiment.title == result.experiment["title"]:
+            return {"paper": experiment.paper, "claims": experiment.claims}
+    return {"paper": (), "claims": ()}
