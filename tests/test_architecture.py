@@ -20,6 +20,7 @@ ROOMS = (
 EDGES = {"vision"}
 """Names of earlier releases that only pass on: they may import anything, and nothing imports them."""
 LONGEST_FILE, LONGEST_FUNCTION, MOST_PARAMETERS = 400, 60, 7
+VAGUE = {"found", "told", "place", "one"}
 
 
 @dataclass(frozen=True)
@@ -189,3 +190,19 @@ def test_public_calls_take_few_parameters() -> None:
 def _bound(function: ast.FunctionDef) -> int:
     """``self`` and ``cls`` are not parameters of a call."""
     return bool(function.args.args and function.args.args[0].arg in ("self", "cls"))
+
+
+def vague_names(text: str) -> list[str]:
+    """Variables and parameters that say that a thing was obtained, not what it is."""
+    nodes = list(ast.walk(ast.parse(text)))
+    bound = [node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return sorted(VAGUE.intersection(bound + [node.arg for node in nodes if isinstance(node, ast.arg)]))
+
+
+def test_names_say_what_a_thing_is() -> None:
+    vague = {name: vague_names(file.read_text(encoding="utf-8")) for name, file in modules(SOURCE).items()}
+    assert {name: names for name, names in vague.items() if names} == {}
+
+
+def test_a_planted_vague_name_is_seen() -> None:
+    assert vague_names("def find(place):\n    for one in place:\n        found = one") == ["found", "one", "place"]

@@ -64,8 +64,8 @@ class FitSettings:
             return 0
         if self.on == "tangents":
             return TANGENTS
-        word, found, number = str(self.on).partition("tangents")
-        if word or not found or not number.isdecimal() or not 1 <= int(number) <= MOST_TANGENTS:
+        word, tangents, number = str(self.on).partition("tangents")
+        if word or not tangents or not number.isdecimal() or not 1 <= int(number) <= MOST_TANGENTS:
             words = f'"states", "tangents" or "tangents<k>" with k up to {MOST_TANGENTS}'
             raise CalibrationError(words, repr(self.on), f'"tangents" takes {TANGENTS} at every input.')
         return int(number)

@@ -216,10 +216,10 @@ def named_files(paths: list[Path]) -> dict[str, Path]:
 def _pictures(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
-    if not found:
+    pictures = sorted(file for file in path.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file())
+    if not pictures:
         raise DataError("pictures in the folder", f"none below {path}", "Name a picture, or another folder.")
-    return found[:64]
+    return pictures[:64]
 
 
 def _check_host(host: str, token: str | None) -> None:

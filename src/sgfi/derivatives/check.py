@@ -226,7 +226,7 @@ def _disagreement(
     pushed: Sequence[Tensor], cotangents: Sequence[Tensor], tangents: Sequence[Tensor], pulled: Sequence[Tensor]
 ) -> Disagreement:
     def inner(left: Sequence[Tensor], right: Sequence[Tensor]) -> tuple[float, float]:
-        sums = [(one.conj() * two).real.double() for one, two in zip(left, right, strict=True)]
+        sums = [(first.conj() * second).real.double() for first, second in zip(left, right, strict=True)]
         return sum(float(each.sum()) for each in sums), sum(float(each.square().sum()) for each in sums) ** 0.5
 
     (ahead, size), (back, other) = inner(pushed, cotangents), inner(tangents, pulled)

@@ -68,8 +68,8 @@ def quality(manifest: Mapping[str, Any]) -> list[NodeQuality]:
 def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
     """What would help, most of it first; empty where nothing stands out."""
     lines = []
-    told = [node for node in nodes if node.unseen]
-    gap = [node for node in told if node.unseen[-1] > OVERFITTED * _seen(node) and node.unseen[-1] > 0.01]
+    measured = [node for node in nodes if node.unseen]
+    gap = [node for node in measured if node.unseen[-1] > OVERFITTED * _seen(node) and node.unseen[-1] > 0.01]
     if len(gap) > len(nodes) // 3:
         worst = max(gap, key=lambda node: node.unseen[-1] / _seen(node))
         lines.append(
@@ -83,14 +83,14 @@ def advice(nodes: list[NodeQuality], samples: int) -> list[str]:
             f"More images, a shared partition or a smaller operator: {len(few)} nodes have more channels than the "
             f"{samples} samples (most at {widest.name}: {widest.channels})."
         )
-    last = [node for node in told if node.name == "input" and (node.lost or 0) > LOST_LAST]
-    lossy = [node for node in told if node.name != "input" and (node.lost or 0) > LOST]
+    last = [node for node in measured if node.name == "input" and (node.lost or 0) > LOST_LAST]
+    lossy = [node for node in measured if node.name != "input" and (node.lost or 0) > LOST]
     lossy.sort(key=lambda node: -(node.lost or 0))
     lines += [_finer(node) for node in (*last, *lossy[:2])]
-    hurt = [node.name for node in told if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
+    hurt = [node.name for node in measured if len(node.unseen) > 1 and node.unseen[-1] > node.unseen[-2]]
     if hurt:
         lines.append(f'More ridge or fewer stages ("auto" for both): the last map does harm at {", ".join(hurt[:3])}.')
-    if len(told) < len(nodes):
+    if len(measured) < len(nodes):
         lines.append(
             "Errors on unseen samples were not recorded, so overfitting and lossy boundaries cannot be told: calibrate "
             'with --preset aligned, or with online or cross-fitted children and "auto" for the ridge or the stages.'

@@ -73,7 +73,7 @@ def with_known_commits(text: str, folder: Path) -> str:
     known = ancestors(folder)
     if known is None:
         return text
-    return COMMIT.sub(lambda found: found[0] if found[2] in known else f'{found[1]}"{LOST}"', text)
+    return COMMIT.sub(lambda match: match[0] if match[2] in known else f'{match[1]}"{LOST}"', text)
 
 
 def ancestors(folder: Path) -> frozenset[str] | None:

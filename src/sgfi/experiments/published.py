@@ -66,15 +66,15 @@ def published(result: Result) -> Iterator[Published]:
         measure, variant, row, name = address.split("/")
         if row.endswith(OTHERS):
             continue
-        found = next((entries for paper in papers if (entries := _matching(paper, address))), [])
-        own = [entry for entry in found if _same(entry, specs_of(result, variant))]
+        matching = next((entries for paper in papers if (entries := _matching(paper, address))), [])
+        own = [entry for entry in matching if _same(entry, specs_of(result, variant))]
         if own:
             verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
             yield Published(address, score, own[0]["says"], verdict)
-        elif 0 < len(found) <= MOST:
-            says = "; ".join(f"{entry['says']} ({network(entry)})" for entry in found)
+        elif 0 < len(matching) <= MOST:
+            says = "; ".join(f"{entry['says']} ({network(entry)})" for entry in matching)
             yield Published(address, score, says, ELSEWHERE)
-        if found and (own or len(found) <= MOST):
+        if matching and (own or len(matching) <= MOST):
             beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
             yield from (Published(at, scores[at], "", NOT_THERE) for at in beside if at in scores)
 

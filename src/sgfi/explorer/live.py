@@ -95,7 +95,7 @@ class Conversation:
         def settle(future: Future) -> None:
             with self._lock:
                 mine = self._open.get(number)
-                if mine is not None and len(mine) == count and all(one.future.done() for one in mine):
+                if mine is not None and len(mine) == count and all(job.future.done() for job in mine):
                     del self._open[number]
             self.send({"id": number, "stage": question.stage, "query": question.query, **_outcome(future)})
 

@@ -50,7 +50,7 @@ def draw(
         return _bytes(natural_view(value, natural_scale(shared)))
     brush = painter(lens, lens.at(x), x)
     if gain is None:
-        gain = min(brush.gain(one.cpu() if opacity is None else one * opacity) for one in shared)
+        gain = min(brush.gain(value.cpu() if opacity is None else value * opacity) for value in shared)
     return _bytes(brush.picture(value.cpu(), gain, opacity).permute(1, 2, 0).numpy())
 
 

@@ -35,7 +35,7 @@ def reads(estimator: sgfi.Estimator, x: Tensor, query: sgfi.Query) -> Artefact:
     grid = places(tuple(x.shape[1:]))
     deviation = x - estimator.origin
     local = Linearisation(estimator.graph, {"input": (node.name,)}, x).at("input")
-    windows = [_window(place, grid, tuple(x.shape)) for place in product(*map(range, grid))]
+    windows = [_window(corner, grid, tuple(x.shape)) for corner in product(*map(range, grid))]
     rows = []
     for start in range(0, len(windows), TOGETHER):
         if isinstance(estimator, sgfi.NaturalInverse):
@@ -51,11 +51,11 @@ def reads(estimator: sgfi.Estimator, x: Tensor, query: sgfi.Query) -> Artefact:
     return Artefact({"share": share}, {"places": list(grid), "cells": list(node.coord_shape)})
 
 
-def _window(place: tuple[int, ...], grid: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
+def _window(corner: tuple[int, ...], grid: tuple[int, ...], shape: tuple[int, ...]) -> tuple[slice, ...]:
     """Of an input (1, C, H, W) or (1, L, D)."""
     axes = range(2, 4) if len(shape) == 4 else range(1, 2)
     cuts = [
         slice(at * shape[axis] // count, (at + 1) * shape[axis] // count)
-        for at, count, axis in zip(place, grid, axes, strict=True)
+        for at, count, axis in zip(corner, grid, axes, strict=True)
     ]
     return (slice(None), slice(None), *cuts) if len(shape) == 4 else (slice(None), *cuts)

@@ -90,12 +90,12 @@ def _hooks(graph: TensorGraph) -> Named:
 
 def _blocks(graph: TensorGraph) -> list[str]:
     """Paths of the blocks of a transformer, in order: numbered alike, one attention each."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for node in graph.nodes.values():
         match = re.match(r"(.*?)(\d+)(?:\.|$)", node.module)
         if match and node.op in ATTENTION:
-            found[match[1]][match[1] + match[2]] += 1
-    stacks = [list(paths) for paths in found.values() if set(paths.values()) == {1}]
+            counts[match[1]][match[1] + match[2]] += 1
+    stacks = [list(paths) for paths in counts.values() if set(paths.values()) == {1}]
     return max(stacks, key=len, default=[])
 
 

@@ -169,7 +169,7 @@ def class_numbers(files: Sequence[Path]) -> list[int]:
     folders = [path.parent.name for path in files]
     if folders and all(name.isdecimal() for name in folders):
         return [int(name) for name in folders]
-    places = {name: place for place, name in enumerate(sorted(set(folders)))}
+    places = {name: number for number, name in enumerate(sorted(set(folders)))}
     if len(places) < 2:
         raise DataError(
             "images in one folder for each class, named by its class number (0000, 0001, ...) or in its order",

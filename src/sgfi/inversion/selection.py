@@ -125,8 +125,8 @@ class Selections(Sequence[Selection]):
 
     @classmethod
     def of(cls, each: Iterable[Selection]) -> Selections:
-        found = tuple(each)
-        return cls(found, torch.stack([selection.mask for selection in found]))
+        selections = tuple(each)
+        return cls(selections, torch.stack([selection.mask for selection in selections]))
 
     def __len__(self) -> int:
         return len(self.each)

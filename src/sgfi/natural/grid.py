@@ -216,10 +216,10 @@ def _about_zero(coefficients: Tensor) -> Moments:
     batch, channels, groups = coefficients.shape
     rows = coefficients.unbind(1)  # C of (B, F)
     second = torch.zeros(groups, channels, channels, dtype=torch.float64)
-    for one in range(channels):
-        for other in range(one + 1):
-            second[:, one, other] = (rows[one] * rows[other]).sum(0, dtype=torch.float64)
-            second[:, other, one] = second[:, one, other]
+    for row in range(channels):
+        for other in range(row + 1):
+            second[:, row, other] = (rows[row] * rows[other]).sum(0, dtype=torch.float64)
+            second[:, other, row] = second[:, row, other]
     fourth = coefficients.square().sum(1).square().sum(0, dtype=torch.float64)
     odd = torch.zeros(groups, channels, dtype=torch.float64)
     return Moments(torch.full((groups,), float(batch), dtype=torch.float64), odd, second, odd, fourth)
@@ -236,8 +236,8 @@ def ring_numbers(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         )
     steps = radius * 2 * max(sizes)
     far = FINE + FINE * (steps / FINE).clamp(min=1).log()
-    place = torch.where(steps <= FINE, steps, far).round().to(torch.int64)
-    group = torch.unique(place, return_inverse=True)[1]
+    radius = torch.where(steps <= FINE, steps, far).round().to(torch.int64)
+    group = torch.unique(radius, return_inverse=True)[1]
     count = group.bincount().to(torch.float64)
     logs = torch.zeros_like(count).index_add_(0, group, radius.log())
     return group, (logs / count).exp()

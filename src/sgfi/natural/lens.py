@@ -199,19 +199,19 @@ class NaturalInverse:
             problem = self._problem_of(part, query)
             draws, explained = perturbations(problem, chosen, count, seed)
             drawn.append(value[start : start + len(part)] + draws - explained)
-        found = self.prior.mean_like(x) + torch.cat(drawn, 1)
+        drawn_inputs = self.prior.mean_like(x) + torch.cat(drawn, 1)
         for _ in range(corrections):
-            found = self._corrected(x, query, found)
-        return found
+            drawn_inputs = self._corrected(x, query, drawn_inputs)
+        return drawn_inputs
 
-    def _corrected(self, x: Tensor, query: Query, found: Tensor) -> Tensor:
+    def _corrected(self, x: Tensor, query: Query, drawn_inputs: Tensor) -> Tensor:
         """One Gauss-Newton step of inputs (count, B, ...) toward the queried feature of ``x`` (B, ...).
 
         Each input goes the whole step, a part of it or nowhere, whichever misses the feature least.
         """
         here = replace(self, path=POINT, ridge=min(self.ridge, CORRECTION_RIDGE))
         program = self.graph.program(("input",), (self.node(query.target).name,))
-        selection, flat = self._selection(query, x.device), found.flatten(0, 1)
+        selection, flat = self._selection(query, x.device), drawn_inputs.flatten(0, 1)
         wanted = program(x)[0]
 
         def missed(inputs: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ class NaturalInverse:
         (step,) = here.answer(flat, [query], terminal=missed(flat))
         tried = torch.stack([flat + part * step.value for part in (0.0, *CORRECTION_PARTS)])
         lengths = torch.stack([selection.select(missed(each)).flatten(1).norm(dim=1) for each in tried])
-        return tried[lengths.argmin(0), torch.arange(len(flat))].unflatten(0, found.shape[:2])
+        return tried[lengths.argmin(0), torch.arange(len(flat))].unflatten(0, drawn_inputs.shape[:2])
 
     def _answer(
         self,

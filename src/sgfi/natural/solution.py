@@ -92,6 +92,6 @@ def norms(stack: Tensor) -> Tensor:
     return products(stack, stack).sqrt()
 
 
-def products(one: Tensor, other: Tensor) -> Tensor:
+def products(left: Tensor, right: Tensor) -> Tensor:
     """(Q, B, ...) twice -> (Q, B) float64: inner products."""
-    return (one.double().flatten(2) * other.double().flatten(2)).sum(2)
+    return (left.double().flatten(2) * right.double().flatten(2)).sum(2)

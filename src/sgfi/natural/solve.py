@@ -63,8 +63,8 @@ class Problem:
         """The factorised systems of some queries; rows in common are pulled back once."""
         for some in self._together(chosen, numbers):
             rows = Rows.of(self.jacobian, self.prior, chosen.some(some))
-            for place, number in enumerate(some):
-                yield number, rows.system(place, self.ridge(chosen[number]))
+            for row, number in enumerate(some):
+                yield number, rows.system(row, self.ridge(chosen[number]))
 
     @cached_property
     def response(self) -> Tensor:

@@ -64,18 +64,18 @@ def pull(
     offline: bool = False,
 ) -> Path:
     """Fetch a family, or what a target needs of it, into a new folder ``out`` or into the cache; where it is then."""
-    place = source_named(str(source))
+    origin = source_named(str(source))
     if out is not None:
         if offline:
             raise StoreError("a source that may be asked", "offline=True", "Without out=..., the cache is looked into.")
         path = Path(out)
         if path.exists():
             raise StoreError("a path that does not exist yet", repr(str(path)), "Choose another.")
-        return _fetched(place, path, target)
-    path = cache_folder(cache) / _key(place, target)
+        return _fetched(origin, path, target)
+    path = cache_folder(cache) / _key(origin, target)
     if not offline:
         try:
-            return _fetched(place, path, target)
+            return _fetched(origin, path, target)
         except Unreachable as error:
             if not (path / MANIFEST).is_file():
                 got = f"no answer ({error})"
@@ -95,13 +95,13 @@ def cache_folder(given: str | Path | None = None) -> Path:
     return Path(given) if given is not None else base / "sgfi" / "maps"
 
 
-def _key(place: FamilySource, target: str | None) -> str:
-    return hashlib.sha256(f"{place.identity}\n{target or ''}".encode()).hexdigest()[:32]
+def _key(origin: FamilySource, target: str | None) -> str:
+    return hashlib.sha256(f"{origin.identity}\n{target or ''}".encode()).hexdigest()[:32]
 
 
-def _fetched(place: FamilySource, path: Path, target: str | None) -> Path:
+def _fetched(origin: FamilySource, path: Path, target: str | None) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
-        place.fetch(MANIFEST, LONGEST, Path(scratch) / MANIFEST)
+        origin.fetch(MANIFEST, LONGEST, Path(scratch) / MANIFEST)
         whole = read_manifest(scratch)
         checksum = sha256(Path(scratch) / MANIFEST)
     if _published(path).get("manifest") == checksum:
@@ -111,9 +111,9 @@ def _fetched(place: FamilySource, path: Path, target: str | None) -> Path:
     manifest = reduced(whole, target)
     with new_folder(path) as draft:
         for name, entry in manifest["files"].items():
-            place.fetch(entry["file"], entry["bytes"], draft / entry["file"])
+            origin.fetch(entry["file"], entry["bytes"], draft / entry["file"])
             check_file(draft, name, entry)
-        write_json(draft / PUBLISHED, {"source": place.identity, "target": target, "manifest": checksum})
+        write_json(draft / PUBLISHED, {"source": origin.identity, "target": target, "manifest": checksum})
         write_json(draft / MANIFEST, sealed(manifest))
     return path
 

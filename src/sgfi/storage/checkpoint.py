@@ -90,8 +90,8 @@ class Checkpoint:
         if (self._path / MANIFEST).exists():
             manifest = read_manifest(self._path)
             fit, files = manifest["calibration"], manifest["files"]
-            told = fit["diagnostics"]
-            nodes = {name: {**entry, "diagnostics": told.get(name, [])} for name, entry in files.items()}
+            diagnostics = fit["diagnostics"]
+            nodes = {name: {**entry, "diagnostics": diagnostics.get(name, [])} for name, entry in files.items()}
             return {"signature": fit.get("signature"), "nodes": nodes}
         if self._note.exists():
             return self._read_note()

@@ -16,17 +16,17 @@ RENAME_EXCHANGE = RENAME_SWAP = 2
 CANNOT = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 
 
-def exchange(one: Path, other: Path) -> bool:
+def exchange(first: Path, second: Path) -> bool:
     """Give each folder the name of the other; ``False`` where the system or its file system cannot."""
     call = _call()
     if call is None:
         return False
-    if call(os.fsencode(one), os.fsencode(other)) == 0:
+    if call(os.fsencode(first), os.fsencode(second)) == 0:
         return True
     code = ctypes.get_errno()
     if code in CANNOT:
         return False
-    raise OSError(code, os.strerror(code), str(other))
+    raise OSError(code, os.strerror(code), str(second))
 
 
 @cache
@@ -34,8 +34,8 @@ def _call() -> Callable[[bytes, bytes], int] | None:
     try:
         library = ctypes.CDLL(None, use_errno=True)
         if sys.platform == "darwin":  # pragma: no cover
-            return lambda one, other: library.renamex_np(one, other, RENAME_SWAP)
+            return lambda first, second: library.renamex_np(first, second, RENAME_SWAP)
         renameat2 = library.renameat2
     except (OSError, AttributeError, TypeError):  # pragma: no cover - no such call
         return None
-    return lambda one, other: renameat2(AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)
+    return lambda first, second: renameat2(AT_FDCWD, first, AT_FDCWD, second, RENAME_EXCHANGE)

@@ -274,8 +274,8 @@ def _mean(restored: Plan, manifest: Mapping[str, Any]) -> tuple[float, ...] | No
     mean, channels = manifest["calibration"].get("mean"), restored.boundary["input"].channels
     wanted = channels if manifest["format"] == TANGENT_FORMAT else None
     if wanted != (None if mean is None else len(mean)):
-        told = f"a mean of {channels} input channels with format {TANGENT_FORMAT}, and no other"
-        raise StoreError(told, f"format {manifest['format']} and {mean!r}"[:100], files.AGAIN)
+        expected = f"a mean of {channels} input channels with format {TANGENT_FORMAT}, and no other"
+        raise StoreError(expected, f"format {manifest['format']} and {mean!r}"[:100], files.AGAIN)
     return None if mean is None else tuple(mean)
 
 

@@ -82,9 +82,9 @@ def _first_difference(graph: TensorGraph, before: Sequence[str], now: Sequence[s
         was = before[number].partition("#")[0] if number < len(before) else "nothing"
         if number >= len(before) or before[number] != now[number]:
             later = (graph.exported.names.get(call) for call in calls[number:])
-            place = next((name for name in later if name), "the end")
+            where = next((name for name in later if name), "the end")
             op = str(node.target)
-            return f"{op} at {place!r} " + ("has other attributes" if was == op else f"was {was}")
+            return f"{op} at {where!r} " + ("has other attributes" if was == op else f"was {was}")
     return "" if len(before) == len(now) else f"{before[len(now)].partition('#')[0]} is gone from the end"
 
 

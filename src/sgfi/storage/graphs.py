@@ -131,10 +131,10 @@ def _target(name: str) -> Callable[..., Any]:
     if name in ON_SIZES:
         return ON_SIZES[name]
     space, op, overload = name.split(".")
-    found = getattr(getattr(torch.ops.aten, op), overload)
-    if space != "aten" or not isinstance(found, torch._ops.OpOverload):
+    value = getattr(getattr(torch.ops.aten, op), overload)
+    if space != "aten" or not isinstance(value, torch._ops.OpOverload):
         raise ValueError(f"the operator {name!r}")
-    return found
+    return value
 
 
 def _packed(argument: Any) -> Any:
@@ -163,10 +163,10 @@ def _unpacked(stored: Any, nodes: dict[str, fx.Node]) -> Any:
 
 
 def _named(kind: str, name: str) -> Any:
-    found = getattr(torch, name.removeprefix("torch."))
-    if not isinstance(found, KINDS[kind]):
+    value = getattr(torch, name.removeprefix("torch."))
+    if not isinstance(value, KINDS[kind]):
         raise ValueError(f"the {kind} {name!r}")
-    return found
+    return value
 
 
 def _shadow(recorded: Any) -> Any:

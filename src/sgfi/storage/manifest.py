@@ -120,10 +120,10 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         got = f"{type(error).__name__}: {error}"
         raise StoreError(f"a readable {MANIFEST} in {path}", got, todo) from error
     if not isinstance(manifest, dict) or manifest.get("format") not in FORMATS:
-        found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
+        version = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise StoreError(
             f"map format {FORMAT}, {PACKED_FORMAT} or {TANGENT_FORMAT}",
-            repr(found)[:100],
+            repr(version)[:100],
             "Use the version of sgfi that wrote it, or calibrate again.",
         )
     try:

@@ -118,9 +118,9 @@ class _Input:
     @cached_property
     def occlusions(self) -> dict[tuple[str, str], Occlusion]:
         graph, mean = self.contestants.case.plan.graph, self.contestants.prior.mean_like(self.x)
-        found = occlusion(graph, self.x, mean, [query for queries in self.queries.values() for query in queries])
-        parts = found.maps.split([len(queries) for queries in self.queries.values()])
-        return {key: Occlusion(part, found.window) for key, part in zip(self.queries, parts, strict=True)}
+        covered = occlusion(graph, self.x, mean, [query for queries in self.queries.values() for query in queries])
+        parts = covered.maps.split([len(queries) for queries in self.queries.values()])
+        return {key: Occlusion(part, covered.window) for key, part in zip(self.queries, parts, strict=True)}
 
     def scores(self, target: str, kind: str, method: str, controlled: bool) -> Scores:
         """Means over the queries of one kind on one target."""
@@ -240,5 +240,5 @@ def _future(queries: list[Query], values: list[Tensor]) -> float:
 def _exact(queries: list[Query], values: list[Tensor], x: Tensor, table: Tensor) -> float:
     """How often the vocabulary's nearest token to the answer at the queried position is the input's own."""
     places = [_position(query) for query in queries]
-    answered = torch.stack([value[0, place] for value, place in zip(values, places, strict=True)])
+    answered = torch.stack([value[0, position] for value, position in zip(values, places, strict=True)])
     return float((nearest(answered, table) == nearest(x[0, places], table)).double().mean())
