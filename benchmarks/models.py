@@ -177,7 +177,9 @@ def measured(entry: Entry) -> dict[str, Any]:
     prior = input_prior(loaded, graph)
     prior = sgfi.prior([torch.randn(64, *x.shape[1:])]) if prior is None else prior
     before = time.process_time()
-    found = sgfi.invert(sgfi.natural(graph, prior, "point"), x, plan.target, channels=[0])
+    axis = graph.nodes[plan.target].channel_axis
+    sizes = local.outputs[0].abs().movedim(axis, 0).flatten(1).sum(1)  # type: ignore[arg-type]
+    found = sgfi.invert(sgfi.natural(graph, prior, "point"), x, plan.target, channels=[int(sizes.argmax())])
     return {
         "nodes": len(graph.nodes),
         "recipe": plan.mode.partition(":")[2],
