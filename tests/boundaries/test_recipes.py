@@ -430,16 +430,17 @@ def test_bert_encoder_from_embeddings() -> None:
 
 
 def test_a_language_model_without_an_entry_has_no_stem_and_ends_in_a_norm_written_out() -> None:
-    config = transformers.MistralConfig(
+    config = transformers.HeliumConfig(
         vocab_size=20,
         hidden_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,
         num_key_value_heads=1,
         intermediate_size=32,
+        head_dim=8,
     )
     layers = [f"lm.model.layers.{i}{end}" for i in range(2) for end in (".add", "")]
-    model = FromEmbeddings(transformers.MistralForCausalLM(config))
+    model = FromEmbeddings(transformers.HeliumForCausalLM(config))
     assert generic(model, 8, 16) == ["input", *layers, "lm.model.norm"]
 
 
@@ -487,7 +488,9 @@ def test_u_net_stands_at_its_pools_and_skips() -> None:
             high = F.interpolate(self.up2(torch.cat([two, low], 1)).relu(), scale_factor=2)
             return self.out(self.up1(torch.cat([one, high], 1)).relu())
 
-    assert generic(UNet(), 3, 16, 16) == ["input", "max_pool2d", "max_pool2d_1", "cat", "cat_1"]
+    chosen = recipe_boundaries(capture(UNet().eval(), torch.randn(2, 3, 16, 16)))
+    assert chosen.boundaries == ("input", "max_pool2d", "max_pool2d_1", "cat", "cat_1")
+    assert chosen.target == "max_pool2d_1"  # the bottom: skips lead around it to whatever comes later
 
 
 def test_no_tensor_with_a_channel_axis_is_an_error() -> None:

@@ -192,10 +192,10 @@ def test_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_gguf_file_is_a_folder_and_a_name() -> None:
-    from sgfi.inputs.libraries import _hub_folder_and_file
+    from sgfi.inputs.hubs import folder_and_file
 
-    assert _hub_folder_and_file("models/small.gguf") == ("models", "small.gguf")
-    assert _hub_folder_and_file("gpt2") == ("gpt2", None)
+    assert folder_and_file("models/small.gguf") == ("models", "small.gguf")
+    assert folder_and_file("gpt2") == ("gpt2", None)
 
 
 def test_a_packaged_language_model_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

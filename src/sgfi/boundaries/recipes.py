@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from sgfi.boundaries.frontier import boundary_dag, idle
@@ -283,10 +284,11 @@ def generic(structure: Structure) -> list[str]:
 
 
 def before_skips_end(structure: Structure, names: tuple[str, ...]) -> str:
-    """The boundary that has the most others in use when it is the target; the last one where none is idle.
+    """Of a network with a way down and a way up, the boundary that has the most others in use when it is the target.
 
     In a U-Net that is the end of the way down: seen from the way up, skip connections lead around most of what lies
-    between. Another target can be named, and has the boundaries that are in use for it.
+    between. Another target can be named, and has the boundaries that are in use for it. Where nothing is idle, or the
+    last boundary is no finer than any other, it is the last.
     """
 
     def in_use(end: int) -> tuple[int, int]:
@@ -294,8 +296,8 @@ def before_skips_end(structure: Structure, names: tuple[str, ...]) -> str:
         behind = len(idle(dag))
         return len(dag.fitted) - behind, -behind
 
-    last = len(names) - 1
-    if in_use(last)[1] == 0:
+    last, places = len(names) - 1, [prod(structure.node(name).coord_shape) for name in names]
+    if in_use(last)[1] == 0 or places[last] == min(places):
         return names[last]
     return names[max(range(len(names)), key=lambda end: (*in_use(end), end))]
 

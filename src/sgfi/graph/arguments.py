@@ -180,7 +180,7 @@ def split_inputs(inputs: Tensor | Mapping[str, Any], invert: str, sides: tuple[s
     if isinstance(inputs, Tensor) or not (isinstance(inputs, Mapping) or hasattr(inputs, "keys")):
         return inputs, {}  # type: ignore[return-value]
     flat = {".".join(map(_key, path)): leaf for path, leaf in pytree.tree_flatten_with_path(dict(inputs))[0]}
-    wanted = (invert or "input", *sides)
+    wanted = (invert, *sides)
     wrong = [f"none called {name!r}" for name in wanted if not isinstance(flat.get(name), Tensor)]
     wrong += [f"{name!r} too" for name in flat if name not in wanted]
     if wrong:
@@ -189,4 +189,4 @@ def split_inputs(inputs: Tensor | Mapping[str, Any], invert: str, sides: tuple[s
             wrong[0],
             "Pass these and no others: what was fixed at capture stays.",
         )
-    return flat[invert or "input"], {name: flat[name] for name in sides}
+    return flat[invert], {name: flat[name] for name in sides}

@@ -125,6 +125,8 @@ class TensorGraph:
 
     def split(self, inputs: Tensor | Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
         """The inverted tensor of a batch, and its side inputs by name; a tensor alone has none."""
+        if not self.invert and not self.sides:
+            return inputs, {}  # type: ignore[return-value]
         return split_inputs(inputs, self.invert, self.sides)
 
     def bind(self, sides: Mapping[str, Tensor]) -> TensorGraph:

@@ -31,7 +31,7 @@ def hugging_face(name: str, pretrained: bool) -> LoadedModel:
     from sgfi.language.loading import causal_lm
 
     transformers = need("transformers", "language")
-    folder, file = _folder_and_file(name)
+    folder, file = folder_and_file(name)
     # Never code from a repository: without this, one that has some makes the library ask.
     options: dict[str, Any] = {"trust_remote_code": False, **({"gguf_file": file} if file else {})}
     config = transformers.AutoConfig.from_pretrained(folder, **options)
@@ -46,7 +46,7 @@ def hugging_face(name: str, pretrained: bool) -> LoadedModel:
     return _vision(name, config, pretrained)
 
 
-def _folder_and_file(name: str) -> tuple[str, str | None]:
+def folder_and_file(name: str) -> tuple[str, str | None]:
     """A hub name or folder, and the file in it when a single ``.gguf`` file is named."""
     path = Path(name)
     return (str(path.parent), path.name) if path.suffix == ".gguf" else (name, None)
