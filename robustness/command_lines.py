@@ -74,7 +74,9 @@ VALUES = {
     "--kind": st.sampled_from(["depth", "stages", "channels", "groups", "coords", "images", "x"]),
     "--jacobian": st.sampled_from(["path", "point", "x"]),
 }
-NUMBERED = "--size --limit --batch-size --count --ridge --stages --memory --depths --repeats --sizes --points --seconds".split()
+NUMBERED = (
+    "--size --limit --batch-size --count --ridge --stages --memory --depths --repeats --sizes --points --seconds"
+).split()
 COMMANDS: dict[tuple[str, ...], tuple[list[st.SearchStrategy], str]] = {
     ("graph",): ([MODELS], "--weights --size --json --partial-weights"),
     ("plan",): ([MODELS], "--target --boundaries --weights --size --draw --force"),
