@@ -44,7 +44,7 @@ MODELS = st.sampled_from(
 )
 MAPS = st.sampled_from(["maps", "maps", "maps", "half", "damaged", "photos", "nowhere", "net.py:build", "one.png"])
 DATA = st.sampled_from("photos one.png x.npy bad.npy broken.png empty nowhere text.txt c$t.png".split())
-OUTS = st.sampled_from("out out.png out.npy out.safetensors out.json out.svg maps one.png a/b.png".split())
+OUTS = st.sampled_from("out out.png out.npy out.safetensors out.json out.svg out.html maps one.png a/b.png".split())
 QUERIES = st.sampled_from(["2", "2:1", "2:0-3@1,1", "1", "", ":1", "2:9", "2@9,9", "2:0-99999999", "@", "2:1:1", "x y"])
 NODES = st.sampled_from(["0", "1", "2", "0,1", "stage", "full", "stage,stem", "none", ",", "input"])
 WORDS = st.sampled_from(["full", "half", "int8", "true", "online", "cross-fitted", "paper", "aligned", "raw", "final"])
@@ -60,6 +60,7 @@ VALUES = {
     "--draw": OUTS,
     "--data": DATA,
     "--calibration": DATA,
+    "--prior": DATA,
     "--show": DATA,
     "--experiment": DATA,
     "--model": MODELS,
@@ -77,7 +78,9 @@ VALUES = {
     "--method": st.sampled_from(["natural, path", "natural, point", "raw VJP", "gradient", "x"]),
     "--recipe": st.sampled_from(["generic", "resnet", "x"]),
 }
-NUMBERED = "--size --limit --batch-size --count --ridge --stages --memory --depths --repeats --sizes --points".split()
+NUMBERED = (
+    "--size --limit --batch-size --count --ridge --stages --memory --depths --repeats --sizes --points --seconds"
+).split()
 COMMANDS: dict[tuple[str, ...], tuple[list[st.SearchStrategy], str]] = {
     ("graph",): ([MODELS], "--weights --size --json --partial-weights"),
     ("plan",): ([MODELS], "--target --boundaries --weights --size --draw --force"),
@@ -98,6 +101,10 @@ COMMANDS: dict[tuple[str, ...], tuple[list[st.SearchStrategy], str]] = {
     ("compare",): ([MODELS, DATA, DATA], "--query --method --out --size --weights --force"),
     ("recipes",): ([], ""),
     ("recipes", "check"): ([MODELS], "--recipe --size --weights"),
+    ("report",): (
+        [st.one_of(MAPS, MODELS), DATA],
+        "--out --query --limit --depths --seconds --size --prior --model --force --quiet",
+    ),
     ("tokens",): ([MAPS, TEXT], "--out --model --size --force"),
     ("maps", "info"): ([MAPS], "--json --quality"),
     ("maps", "verify"): ([MAPS], "--model-too --model --weights"),
