@@ -72,3 +72,12 @@ def test_ranking_covers_the_declared_reach(x, graph) -> None:
     assert ranked.groups[0].positive[0] == int(contribution.channels[0].argmax())
     with pytest.raises(QueryError, match="terminal"):
         tokens.positions("middle", 6)
+
+
+def test_random_groups_apart_from_the_decision_s_own(x, graph) -> None:
+    settings = TokenSettings("all", tokens.REACHES, (4,), 5, apart=True)
+    for groups in tokens.decide_tokens(graph, x, TARGET, settings)["all"].groups:
+        ends = {*groups.positive, *groups.negative}
+        assert len(ends) == 8 and all(not ends & set(order) and len(set(order)) == 4 for order in groups.random)
+    with pytest.raises(QueryError, match="channels for random groups"):
+        tokens.decide_tokens(graph, x, TARGET, TokenSettings(sizes=(6,), apart=True))

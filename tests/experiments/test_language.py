@@ -11,6 +11,7 @@ import pytest
 from sgfi.errors import DataError
 from sgfi.experiments import Result, available, declare, run
 from sgfi.experiments.answer_tables import answer_tables
+from sgfi.experiments.measures.across import average
 from sgfi.experiments.measures.tokens import vocabulary
 from sgfi.experiments.results import verdicts
 from tests.language.conftest import WORDS, folder, lm
@@ -68,7 +69,7 @@ def test_controls_references_and_decisions(ran) -> None:
         "token_controls": {},
         "token_references": {"layer": 4, "integrated": False},
         "token_base_terms": {"images": 4},
-        "token_decisions": {"images": 3, "sizes": [2, 4], "group": 4, "repeats": 2},
+        "token_decisions": {"images": 3, "sizes": [2, 4], "repeats": 2, "group": 4, "joint": 4, "joint_repeats": 3},
     }
     result = ran("language-controls", variants("language-controls", OURS), {"measures": measures})
     assert all(verdict.holds for verdict in verdicts(result))
@@ -82,11 +83,19 @@ def test_controls_references_and_decisions(ran) -> None:
     }
     gain = result.at(f"token_decisions/{OURS}/random, ranked over all positions/all_minus_terminal")["values"]
     assert gain == pytest.approx([a - b for a, b in zip(edited["all"], edited["terminal"], strict=True)], abs=1e-5)
+    assert len(gain) == 4 and len(result.at(f"token_decisions/{OURS}/positive, k=2/margin_drop")["values"]) == 3
     assert result.at(f"token_decisions/{OURS}/queries/terminal_mass_terminal")["mean"] > 0
 
 
 def test_two_calibrations(ran) -> None:
-    result = ran("language-seeds", variants("language-seeds", "paper, seed 123", "paper, seed 321"))
+    chosen = variants("language-seeds", "paper, seed 123", "paper, seed 321")
+    result = ran("language-seeds", chosen, {"measures": {"token_routing": {"stages": ["final"]}}})
+    parts = [result.at(f"token_routing/{label}/final/target")["values"] for label in result.variants]
+    averaged = result.at("average/all variants/final/target")
+    assert averaged["values"] == pytest.approx([(a + b) / 2 for a, b in zip(*parts, strict=True)], abs=1e-5)
+    assert len(averaged["values"]) == 12 and averaged["low"] <= averaged["mean"] <= averaged["high"]  # words
+    with pytest.raises(DataError, match="Declare them"):
+        average({"token_routing": {}}, of=["a", "b"], measure="token_routing")
     same, other = (f"token_agreement/paper, seed 123 -> paper, seed {seed}/final/cosine" for seed in (123, 321))
     assert result.at(same)["mean"] == pytest.approx(1) and result.at(other)["mean"] < 0.9999
     assert len(result.at(other)["values"]) == 72 + 80  # all controlled contexts

@@ -24,7 +24,8 @@ class Groups:
     matched: tuple[int, ...]
     """For each top-positive channel in turn the unused channel nearest in activation, itself not top-positive."""
     random: tuple[tuple[int, ...], ...]
-    """Repeats, each drawn without replacement from all channels: the effect of a group of this size as such."""
+    """Repeats, each drawn without replacement from all channels (or from those that are in neither end of the ranking):
+    the effect of a group of this size as such."""
 
     def of(self, kind: str, size: int) -> list[list[int]]:
         """The groups of one kind and size: several for ``random``, one otherwise. Sorted for queries."""
@@ -32,8 +33,13 @@ class Groups:
         return [sorted(order[:size]) for order in orders]
 
 
-def choose(scores: Tensor, activation: Tensor, most: int, repeats: int = 20, seed: int = 0) -> Groups:
-    """Groups of up to ``most`` channels from the scores (C,) and activations (C,) of one input."""
+def choose(
+    scores: Tensor, activation: Tensor, most: int, repeats: int = 20, seed: int = 0, *, apart: bool = False
+) -> Groups:
+    """Groups of up to ``most`` channels from the scores (C,) and activations (C,) of one input.
+
+    ``apart``: random groups have none of the positive and negative channels.
+    """
     count = len(scores)
     if not 1 <= most <= count // 2:
         raise QueryError(
@@ -43,13 +49,17 @@ def choose(scores: Tensor, activation: Tensor, most: int, repeats: int = 20, see
         )
     order = [int(channel) for channel in scores.argsort(descending=True, stable=True)]
     positive = order[:most]
+    free = order[most:-most] if apart else list(range(count))
+    if len(free) < most:
+        got = f"{len(free)} others than the positive and negative ones"
+        raise QueryError(f"{most} channels for random groups", got, "Choose smaller groups.")
     level = activation.double().cpu().numpy()
     rng = np.random.default_rng(seed)
     return Groups(
         positive=tuple(positive),
         negative=tuple(reversed(order[-most:])),
         matched=tuple(_nearest(level, positive)),
-        random=tuple(tuple(int(c) for c in rng.permutation(count)[:most]) for _ in range(repeats)),
+        random=tuple(tuple(int(c) for c in rng.permutation(sorted(free))[:most]) for _ in range(repeats)),
     )
 
 

@@ -35,6 +35,8 @@ class TokenSettings(JsonSettings):
     sizes: tuple[int, ...] = SIZES
     repeats: int = 32
     """Random groups per context."""
+    apart: bool = False
+    """Random groups have none of the most positive and most negative channels."""
     seed: int = 0
 
 
@@ -74,8 +76,8 @@ def decide_tokens(
     (contribution,) = rank(graph, x, [node]).values()
     score, most = scores(contribution, settings.rank_by), max(settings.sizes)
     groups = tuple(
-        choose(score[index], contribution.activation[index], most, settings.repeats, settings.seed + index)
-        for index in range(len(x))
+        choose(score[i], contribution.activation[i], most, settings.repeats, settings.seed + i, apart=settings.apart)
+        for i in range(len(x))
     )
     decisions: dict[str, TokenDecisions] = {}
     for reach in settings.edit_at:

@@ -88,6 +88,29 @@ def differences(tables: Tables, *, against: str, measures: Sequence[str] = ("ali
 
 
 @registered(of=ACROSS)
+def average(tables: Tables, *, of: Sequence[str], measure: str) -> Table:
+    """Rows of several variants, averaged number by number before they are resampled: two calibrations as one.
+
+    Scores that are one number for all (ratios) are not averaged.
+    """
+    listed = tables.get(measure, {})
+    missing = [variant for variant in of if variant not in listed]
+    if missing or len(of) < 2:
+        raise DataError(
+            f"two variants or more with {measure}", f"none called {missing}", "Declare them and the measure."
+        )
+    chosen = [listed[variant] for variant in of]
+    return {
+        row: {
+            score: [fmean(each) for each in zip(*(table[row][score] for table in chosen), strict=True)]
+            for score, values in scores.items()
+            if isinstance(values, list)
+        }
+        for row, scores in chosen[0].items()
+    }
+
+
+@registered(of=ACROSS)
 def boundaries(tables: Tables) -> Table:
     """Over the boundaries of all variants: does a large residual before D mean a large repair?"""
     residual, state, child = [], [], []

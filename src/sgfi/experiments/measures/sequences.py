@@ -111,9 +111,21 @@ def token_base_terms(case: Case, *, images: int = 32) -> Table:
 
 @measure()
 def token_decisions(
-    case: Case, *, images: int = 64, sizes: Sequence[int] = SIZES, group: int = 32, repeats: int = 32
+    case: Case,
+    *,
+    images: int = 64,
+    sizes: Sequence[int] = SIZES,
+    repeats: int = 32,
+    group: int = 32,
+    joint: int = 128,
+    joint_repeats: int = 16,
 ) -> Table:
-    """Channel groups of the next-token margin: set to zero in the model, at the last or all positions, and inverted."""
+    """Channel groups of the next-token margin: set to zero in the model, at the last or all positions, and inverted.
+
+    By size on the first ``images`` windows. On the first ``joint`` windows, groups of size ``group`` ranked over all
+    positions and edited at the last or at all of them; of ``joint_repeats`` random groups without these channels the
+    one with the median drop at all positions stands for a window.
+    """
     vocabulary(case)
     x = evaluation_inputs(case, images)
     graph = sgfi.capture(embedding_model(case.loaded.model.lm, last=True), x[:2])
@@ -123,13 +135,18 @@ def token_decisions(
         for kind, by_size in last.drops.items()
         for size, drops in by_size.items()
     }
-    settings = TokenSettings("all", REACHES, (group,), max(1, repeats // 2))
-    reach = decide_tokens(graph, x, case.plan.target, settings)
+    x = evaluation_inputs(case, joint)
+    reach = decide_tokens(
+        graph, x, case.plan.target, TokenSettings("all", REACHES, (group,), joint_repeats, apart=True)
+    )
+    middle = reach["all"].drops["random"][group].median(1).indices.unsqueeze(1)
     for kind in last.drops:
-        ends = {where: _median(reach[where].drops[kind][group]) for where in REACHES}
+        drops = {where: reach[where].drops[kind][group].double() for where in REACHES}
+        if kind == "random":
+            drops = {where: drop.gather(1, middle).squeeze(1) for where, drop in drops.items()}
         rows[f"{kind}, ranked over all positions"] = {
-            **{f"edited_{where}": drops.tolist() for where, drops in ends.items()},
-            "all_minus_terminal": (ends["all"] - ends["terminal"]).tolist(),
+            **{f"edited_{where}": drop.tolist() for where, drop in drops.items()},
+            "all_minus_terminal": (drops["all"] - drops["terminal"]).tolist(),
         }
     chosen = [groups.of("positive", group)[0] for groups in reach["all"].groups]
     return {**rows, "queries": _queries(case, x, chosen)}
