@@ -137,10 +137,11 @@ def _round_trip(plan: sgfi.Plan, x: Tensor) -> tuple[bool, str]:
 
 def _remarks(answer: RecipeBoundaries, plan: sgfi.Plan, around: list[str]) -> list[str]:
     structure = Structure(plan.graph)
-    lost = [name for name in answer.boundaries if name not in plan.boundary]
-    idle = [name for name in plan.fitted if not any(structure.separated(name, c) for c in plan.children(name))]
+    lost = [name for name in answer.boundaries if name not in plan.boundary and name not in plan.idle]
+    bare = [name for name in plan.fitted if not any(structure.separated(name, c) for c in plan.children(name))]
     return [
         *(f"{name} does not reach the target and is no boundary" for name in lost),
-        *(f"{name}: no layer between it and its children, so a repair there changes little" for name in idle),
+        *(f"{name}: in no other boundary's frontier, so it is left out" for name in plan.idle),
+        *(f"{name}: no layer between it and its children, so a repair there changes little" for name in bare),
         *(f"{name}: paths to the target pass by its children and are not repaired there" for name in around),
     ]
