@@ -6,6 +6,7 @@ import type { Quality } from "./types";
 const VERDICTS: Record<string, [string, string]> = {
   follows: ["good", "The picture follows its target"],
   swapped: ["fair", "Another input's target gives nearly this picture"],
+  untried: ["plain", "Unlike a random target's picture; no other input was tried"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
   single: ["plain", "One number: a target can only scale its picture"],

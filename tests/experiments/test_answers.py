@@ -43,7 +43,7 @@ def test_every_method_on_a_tiny_network(ran: Ran) -> None:
         assert len(rows[f"{method}, three, channels"]["random_cosine"]["values"]) == 1
     text = answer_tables.answer_tables(result)
     line = answer_tables.answer_summary([result, result]).splitlines()[2]
-    assert line.startswith("| build, 3x8x8 | `one` | 3 | 0.33 / 0.33 |") and line.endswith(" |")
+    assert line.startswith("| build, 3x8x8 | `one` | 3 | 3 / 3 |") and line.endswith(" |")
     assert f"{rows['natural, path, one, channels']['best_at_own_size']['mean']:.2f} / " in line.split("|")[5]
     assert "trained decoder" in text and "(fewer: SmoothGrad 1)" in text and "zero" in text and "a pilot" in text
 
@@ -75,9 +75,9 @@ def test_finished_parts_are_kept_and_a_cut_line_is_not(tmp_path: Path) -> None:
     assert "x" not in Ledger(tmp_path, {"a": 2})
 
 
-@pytest.mark.parametrize("page", ["natural.md"])
+@pytest.mark.parametrize("page", ["natural.md", "answers.md"])
 def test_tables_in_the_docs_are_those_of_the_results(page: str) -> None:
-    """``sgfi experiment fill docs/natural.md`` changes nothing."""
+    """``sgfi experiment fill docs/<page>`` changes nothing."""
     text = (DOCS / page).read_text(encoding="utf-8")
     assert MARKS.search(text) is not None and filled(text, DOCS) == text
     assert filled(text.replace("0.9", "0.8"), DOCS) != text.replace("0.9", "0.8")  # a number typed by hand is seen

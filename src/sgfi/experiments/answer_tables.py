@@ -48,15 +48,11 @@ def answer_summary(results: Sequence[Result]) -> str:
     for result in results:
         (about,), (rows,) = result.variants.values(), result.tables["answers"].values()
         name = f"{_network(about)}, {'x'.join(map(str, about['model']['input_shape']))}"
+        asked = " / ".join(str(_asked(result)[kind]) for kind in KINDS)
         for target in _targets(rows):
             scores = [_pair(rows, method, target, "best_at_own_size") for method in SUMMARISED]
-            body.append([name, f"`{target}`", str(_count(rows, SUMMARISED[0])), _chance(result), *scores])
-    return markdown_table(["network, input", "tensor", "inputs", "chance", *SUMMARISED], body) + "\n"
-
-
-def _chance(result: Result) -> str:
-    asked = _asked(result)
-    return f"{1 / asked['channels']:.2f} / {1 / asked['cells']:.2f}"
+            body.append([name, f"`{target}`", str(_count(rows, SUMMARISED[0])), asked, *scores])
+    return markdown_table(["network, input", "tensor", "inputs", "queries, up to", *SUMMARISED], body) + "\n"
 
 
 def _asked(result: Result) -> dict[str, int]:

@@ -105,10 +105,6 @@ def _facts(case: Case, inverse: Inverse) -> dict[str, Any]:
     return facts
 
 
-VERDICTS = {"untried": "follows"}
-"""Without another input the panel says so beside the number."""
-
-
 def _trust(case: Case) -> Artefact:
     """Random, swapped and zero target, and the neighbours."""
     checked = trust(case.estimator, case.x, case.query, others=case.other)
@@ -119,7 +115,6 @@ def _trust(case: Case) -> Artefact:
     for name, label in (("random", "random target"), ("swapped", "another input's target")):
         if label in checked.controls:
             tensors[name] = checked.controls[label]
-    verdict = checked.verdict()
     facts: dict[str, Any] = {
         "random": _number(checked.random),
         "swapped": _number(checked.swapped),
@@ -127,7 +122,7 @@ def _trust(case: Case) -> Artefact:
         "zero": float(blank.value.abs().max()),
         "numbers": checked.numbers,
         "sentence": checked.sentence(),
-        "verdict": VERDICTS.get(verdict, verdict),
+        "verdict": checked.verdict(),
     }
     if case.lens.picture:
         gains = {name: painter(case.lens, case.estimator, case.x).gain(tensor[0]) for name, tensor in tensors.items()}

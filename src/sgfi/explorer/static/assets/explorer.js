@@ -16,7 +16,7 @@ function ie(e, t, n, s, o) {
   var i = { type: e, props: t, key: n, ref: s, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: o ?? ++Ze, __i: -1, __u: 0 };
   return o == null && x.vnode != null && x.vnode(i), i;
 }
-function j(e) {
+function U(e) {
   return e.children;
 }
 function se(e, t) {
@@ -55,7 +55,7 @@ function st(e, t, n, s, o, i, c, d, u, a, h) {
 }
 function qt(e, t, n, s, o) {
   var i, c, d, u, a, h = n.length, f = h, l = 0;
-  for (e.__k = new Array(o), i = 0; i < o; i++) (c = t[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = e.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = e.__k[i] = ie(j, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = e.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : e.__k[i] = c, u = i + l, c.__ = e, c.__b = e.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (o > h ? l-- : o < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : e.__k[i] = null;
+  for (e.__k = new Array(o), i = 0; i < o; i++) (c = t[i]) != null && typeof c != "boolean" && typeof c != "function" ? (typeof c == "string" || typeof c == "number" || typeof c == "bigint" || c.constructor == String ? c = e.__k[i] = ie(null, c, null, null, null) : pe(c) ? c = e.__k[i] = ie(U, { children: c }, null, null, null) : c.constructor === void 0 && c.__b > 0 ? c = e.__k[i] = ie(c.type, c.props, c.key, c.ref ? c.ref : null, c.__v) : e.__k[i] = c, u = i + l, c.__ = e, c.__b = e.__b + 1, d = null, (a = c.__i = Ct(c, n, u, f)) != -1 && (f--, (d = n[a]) && (d.__u |= 2)), d == null || d.__v == null ? (a == -1 && (o > h ? l-- : o < h && l++), typeof c.type != "function" && (c.__u |= 4)) : a != u && (a == u - 1 ? l-- : a == u + 1 ? l++ : (a > u ? l-- : l++, c.__u |= 4))) : e.__k[i] = null;
   if (f) for (i = 0; i < h; i++) (d = n[i]) != null && (2 & d.__u) == 0 && (d.__e == s && (s = W(d)), dt(d, d));
   return s;
 }
@@ -133,7 +133,7 @@ function Me(e, t, n, s, o, i, c, d, u, a) {
       else do
         l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), l.state = l.__s;
       while (l.__d && ++L < 25);
-      l.state = l.__s, l.getChildContext != null && (s = R(R({}, s), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === j && h.key == null ? ct(h.props.children) : h, d = st(e, pe(T) ? T : [T], t, n, s, o, i, c, d, u, a), l.base = t.__e, t.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
+      l.state = l.__s, l.getChildContext != null && (s = R(R({}, s), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === U && h.key == null ? ct(h.props.children) : h, d = st(e, pe(T) ? T : [T], t, n, s, o, i, c, d, u, a), l.base = t.__e, t.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
     } catch (I) {
       if (c.length = f, t.__v = null, u || i != null) {
         if (I.then) {
@@ -215,7 +215,7 @@ function Tt(e, t, n) {
 }
 function $e(e, t, n) {
   var s, o, i, c;
-  t == document && (t = document.documentElement), x.__ && x.__(e, t), o = (s = !1) ? null : t.__k, i = [], c = [], Me(t, e = t.__k = kt(j, null, [e]), o || ae, ae, t.namespaceURI, o ? null : t.firstChild ? he.call(t.childNodes) : null, i, o ? o.__e : t.firstChild, s, c), at(i, e, c), e.props.children = null;
+  t == document && (t = document.documentElement), x.__ && x.__(e, t), o = (s = !1) ? null : t.__k, i = [], c = [], Me(t, e = t.__k = kt(U, null, [e]), o || ae, ae, t.namespaceURI, o ? null : t.firstChild ? he.call(t.childNodes) : null, i, o ? o.__e : t.firstChild, s, c), at(i, e, c), e.props.children = null;
 }
 function Mt(e) {
   function t(n) {
@@ -252,7 +252,7 @@ he = ce.slice, x = { __e: function(e, t, n, s) {
   n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof e == "function" && (e = e(R({}, n), this.props)), e && R(n, e), e != null && this.__v && (t && this._sb.push(t), ke(this));
 }, se.prototype.forceUpdate = function(e) {
   this.__v && (this.__e = !0, e && this.__h.push(e), ke(this));
-}, se.prototype.render = j, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(e, t) {
+}, se.prototype.render = U, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(e, t) {
   return e.__v.__b - t.__v.__b;
 }, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, Q = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
 var Pt = 0;
@@ -264,7 +264,7 @@ function r(e, t, n, s, o, i) {
   if (typeof e == "function" && (c = e.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
   return x.vnode && x.vnode(a), a;
 }
-var K, $, ge, Ee, Y = 0, ut = [], S = x, Le = S.__b, Re = S.__r, je = S.diffed, Ue = S.__c, De = S.unmount, Ie = S.__;
+var K, $, ge, Ee, Y = 0, ut = [], S = x, Le = S.__b, Re = S.__r, Ue = S.diffed, je = S.__c, De = S.unmount, Ie = S.__;
 function _e(e, t) {
   S.__h && S.__h($, e, Y || t), Y = 0;
   var n = $.__H || ($.__H = { __: [], __h: [] });
@@ -349,7 +349,7 @@ S.__b = function(e) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
   })) : (t.__h.some(oe), t.__h.some(qe), t.__h = [], K = 0)), ge = $;
 }, S.diffed = function(e) {
-  je && je(e);
+  Ue && Ue(e);
   var t = e.__c;
   t && t.__H && (t.__H.__h.length && (ut.push(t) !== 1 && Ee === S.requestAnimationFrame || ((Ee = S.requestAnimationFrame) || Et)(Ot)), t.__H.__.some(function(n) {
     n.u && (n.__H = n.u, n.u = void 0);
@@ -365,7 +365,7 @@ S.__b = function(e) {
         o.__h && (o.__h = []);
       }), t = [], S.__e(s, n.__v);
     }
-  }), Ue && Ue(e, t);
+  }), je && je(e, t);
 }, S.unmount = function(e) {
   De && De(e);
   var t, n = e.__c;
@@ -512,7 +512,7 @@ function ee(e) {
       });
   }, [o, t]), n.key === o ? n.stages : ze;
 }
-function U(e) {
+function j(e) {
   const { transport: t } = C(), [n, s] = q({ path: null });
   return O(() => {
     if (!e) return;
@@ -527,7 +527,7 @@ function V(e) {
   return e instanceof X ? e.problem : { expected: "an answer", got: String(e), todo: "Reload the page." };
 }
 const J = /* @__PURE__ */ new Map();
-async function jt(e, t, n) {
+async function Ut(e, t, n) {
   const s = J.get(t);
   if (s) return s;
   const { body: o, type: i } = await e.bytes(t, n), c = URL.createObjectURL(new Blob([o], { type: i }));
@@ -542,7 +542,7 @@ function ft(e) {
   return O(() => {
     if (!e) return;
     const o = new AbortController();
-    return jt(t, e, o.signal).then(
+    return Ut(t, e, o.signal).then(
       (i) => !o.signal.aborted && s({ path: e, url: i }),
       (i) => !o.signal.aborted && s({ path: e, problem: V(i) })
     ), () => o.abort();
@@ -588,7 +588,7 @@ const G = {
   bq: "",
   bs: "raw",
   p: []
-}, Ut = {
+}, jt = {
   v: ["grid", "compare", "decide", "tokens"],
   by: ["channels", "cells"],
   sort: ["index", "activation", "contribution", "selectivity"],
@@ -617,7 +617,7 @@ function Je(e) {
     } catch {
       continue;
     }
-    const c = Ut[o];
+    const c = jt[o];
     c && !c.includes(i) || (o === "p" ? t.p = i.split("|").filter(Boolean).slice(0, 24) : o === "s" ? t.s = i === "1" : o === "n" ? t.n = Math.min(2048, Math.max(1, Number.parseInt(i, 10) || G.n)) : o in G && (t[o] = i));
   }
   return t;
@@ -668,7 +668,7 @@ const Ge = [["final", "answer"], ["first", "gradient under the prior"], ["raw", 
 function It() {
   const { view: e, models: t, inputs: n, model: s, set: o } = C(), i = { m: e.bm || e.m, x: e.bx || e.x, q: e.bq || e.q, s: e.bs }, c = t.find((m) => m.id === i.m), [d, u] = q(i.q);
   O(() => u(i.q), [i.q]);
-  const a = ee({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${e.m}~${e.x}~final~${e.q}`, g = e.w === "signed" ? { view: "signed" } : {}, y = U(f ? A("inverse", e, "json", { with: l }) : null), v = (m) => n.find((k) => k.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
+  const a = ee({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${e.m}~${e.x}~final~${e.q}`, g = e.w === "signed" ? { view: "signed" } : {}, y = j(f ? A("inverse", e, "json", { with: l }) : null), v = (m) => n.find((k) => k.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("b", { children: "B" }),
@@ -747,7 +747,7 @@ const be = {
   random: "control: random"
 };
 function Ht() {
-  const { view: e, model: t, set: n } = C(), s = z(t, e.q), { data: o, problem: i } = U(s ? A("decide", { ...e, q: s.name }, "json") : null);
+  const { view: e, model: t, set: n } = C(), s = z(t, e.q), { data: o, problem: i } = j(s ? A("decide", { ...e, q: s.name }, "json") : null);
   if (i) return /* @__PURE__ */ r(E, { problem: i });
   if (!o || !s) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: [
     "Ranking the channels of ",
@@ -798,7 +798,7 @@ function Ht() {
             /* @__PURE__ */ r("th", { scope: "row", children: be[a] }),
             d.map((h) => {
               const f = o.rows.find((l) => l.kind === a && l.size === h);
-              return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(j, { children: [
+              return /* @__PURE__ */ r("td", { children: f && /* @__PURE__ */ r(U, { children: [
                 /* @__PURE__ */ r("b", { children: f.drop.toFixed(2) }),
                 f.flipped > 0 && /* @__PURE__ */ r("small", { children: [
                   " ",
@@ -856,7 +856,7 @@ function Ft() {
 }
 const ve = 24, Wt = 64, Ke = /* @__PURE__ */ new Set();
 function zt() {
-  const { view: e, model: t, set: n } = C(), s = z(t, e.q), o = s ? { m: e.m, x: e.x, q: s.name } : null, i = U(o ? A("scores", o, "json") : null), c = `${e.m} ${e.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = s && s.coords.length === 0, l = f ? "channels" : e.by, p = Z(() => Jt(s?.name ?? "", i.data, l), [s?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, e.sort === "contribution" ? g?.contribution : e.sort === "index" ? void 0 : g?.activation).slice(0, e.n), [p, g, e.sort, e.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = U(
+  const { view: e, model: t, set: n } = C(), s = z(t, e.q), o = s ? { m: e.m, x: e.x, q: s.name } : null, i = j(o ? A("scores", o, "json") : null), c = `${e.m} ${e.x}`, [d, u] = q({ about: c, queries: Ke }), a = d.about === c ? d.queries : Ke, h = (w) => u((M) => ({ about: c, queries: /* @__PURE__ */ new Set([...M.about === c ? M.queries : [], w]) })), f = s && s.coords.length === 0, l = f ? "channels" : e.by, p = Z(() => Jt(s?.name ?? "", i.data, l), [s?.name, i.data, l]), g = i.data?.[l], y = Z(() => Gt(p, e.sort === "contribution" ? g?.contribution : e.sort === "index" ? void 0 : g?.activation).slice(0, e.n), [p, g, e.sort, e.n]), v = y.filter((w) => a.has(w.query)).map((w) => w.query), b = j(
     o && e.sort === "selectivity" && v.length > 1 && v.length === y.length ? A("likeness", { ...o, q: v.join("|") }, "json") : null
   );
   if (!t || !s) return null;
@@ -894,7 +894,7 @@ function zt() {
         " in all"
       ] })
     ] }),
-    L.length > 0 && /* @__PURE__ */ r(j, { children: [
+    L.length > 0 && /* @__PURE__ */ r(U, { children: [
       /* @__PURE__ */ r("h3", { class: "pins", children: "Pinned" }),
       /* @__PURE__ */ r("ul", { class: "tiles", "aria-label": "Pinned", children: L.map((w) => P(w, !0)) })
     ] }),
@@ -975,7 +975,7 @@ function Qt() {
 }
 const Ve = 20 * 2 ** 20;
 function Xt({ close: e }) {
-  const { models: t, inputs: n, view: s, model: o, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = U("/api/health").data, v = async (_, m) => {
+  const { models: t, inputs: n, view: s, model: o, set: i, refresh: c, transport: d, say: u } = C(), [a, h] = q(null), [f, l] = q(!1), [p, g] = q(""), y = j("/api/health").data, v = async (_, m) => {
     if (h(null), _.size > Ve) {
       h({ expected: `at most ${Ve >> 20} MiB`, got: `${(_.size / 2 ** 20).toFixed(1)} MiB`, todo: "Choose a smaller file." });
       return;
@@ -1077,7 +1077,7 @@ function Zt(e) {
   return { shown: u, current: u?.about.asked === c, problem: a };
 }
 function en({ stages: e }) {
-  const { view: t, model: n, set: s, inputs: o } = C(), i = z(n, t.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = U(c && l && i ? A("reads", { ...t, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(e);
+  const { view: t, model: n, set: s, inputs: o } = C(), i = z(n, t.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = j(c && l && i ? A("reads", { ...t, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(e);
   if (!n) return null;
   const b = Object.values(e).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, k = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((T) => T.sha === t.x)?.name ?? "input", L = D(t.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
@@ -1118,10 +1118,10 @@ function en({ stages: e }) {
         ),
         (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: e })
       ] }),
-      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": t.q, children: y && g ? /* @__PURE__ */ r(tn, { answer: g.about }) : /* @__PURE__ */ r(j, { children: [
+      /* @__PURE__ */ r("figcaption", { "data-stage": _, "data-query": t.q, children: y && g ? /* @__PURE__ */ r(tn, { answer: g.about }) : /* @__PURE__ */ r(U, { children: [
         /* @__PURE__ */ r("b", { children: b ? "no answer" : "on its way" }),
         " ",
-        /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(j, { children: [
+        /* @__PURE__ */ r("span", { children: g && /* @__PURE__ */ r(U, { children: [
           "still shown: ",
           /* @__PURE__ */ r("code", { children: g.about.query })
         ] }) })
@@ -1131,7 +1131,7 @@ function en({ stages: e }) {
   ] });
 }
 function tn({ answer: { label: e, stage: t, facts: n } }) {
-  return /* @__PURE__ */ r(j, { children: [
+  return /* @__PURE__ */ r(U, { children: [
     /* @__PURE__ */ r("b", { children: e }),
     " ",
     /* @__PURE__ */ r("span", { children: [
@@ -1183,7 +1183,7 @@ function Xe(e) {
 }
 function yt() {
   const { view: e, inputs: t } = C(), n = t.some((s) => s.sha === e.x);
-  return U(n ? `/input/${e.m}/${e.x}.json` : null).data?.tokens ?? void 0;
+  return j(n ? `/input/${e.m}/${e.x}.json` : null).data?.tokens ?? void 0;
 }
 const le = (e) => e.replace(/\n/g, "↵").trim() || "␣";
 function sn({ stages: e }) {
@@ -1199,7 +1199,7 @@ function sn({ stages: e }) {
   ] });
 }
 function on() {
-  const { view: e, model: t, set: n } = C(), s = yt(), { data: o, problem: i } = U(t ? A("tokens", { ...e, q: t.target }, "json") : null), c = z(t, e.q)?.name ?? D(e.q).node, d = Number(D(e.q).coords.split(";")[0] || 0);
+  const { view: e, model: t, set: n } = C(), s = yt(), { data: o, problem: i } = j(t ? A("tokens", { ...e, q: t.target }, "json") : null), c = z(t, e.q)?.name ?? D(e.q).node, d = Number(D(e.q).coords.split(";")[0] || 0);
   if (i) return /* @__PURE__ */ r(E, { problem: i });
   if (!o || !s) return /* @__PURE__ */ r("p", { class: "note", role: "status", children: "Reading out every layer …" });
   const u = o.rows.find((a) => a.node === c);
@@ -1256,6 +1256,7 @@ function on() {
 const ln = {
   follows: ["good", "The picture follows its target"],
   swapped: ["fair", "Another input's target gives nearly this picture"],
+  untried: ["plain", "Unlike a random target's picture; no other input was tried"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
   single: ["plain", "One number: a target can only scale its picture"]
@@ -1298,7 +1299,7 @@ function an({ stages: e }) {
   ] });
 }
 function cn({ id: e }) {
-  const { data: t } = U(`/quality/${e}.json`);
+  const { data: t } = j(`/quality/${e}.json`);
   if (!t) return null;
   const n = (i) => typeof i == "number" ? `${(100 * i).toFixed(1)} %` : "–", s = t.nodes.find((i) => i.name === "input"), o = s && (s.unseen.length ? s.unseen[s.unseen.length - 1] : s.seen);
   return /* @__PURE__ */ r("section", { class: "maps", "aria-label": "These maps", children: [
