@@ -236,8 +236,8 @@ def ring_numbers(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         )
     steps = radius * 2 * max(sizes)
     far = FINE + FINE * (steps / FINE).clamp(min=1).log()
-    radius = torch.where(steps <= FINE, steps, far).round().to(torch.int64)
-    group = torch.unique(radius, return_inverse=True)[1]
+    ring = torch.where(steps <= FINE, steps, far).round().to(torch.int64)
+    group = torch.unique(ring, return_inverse=True)[1]
     count = group.bincount().to(torch.float64)
     logs = torch.zeros_like(count).index_add_(0, group, radius.log())
     return group, (logs / count).exp()

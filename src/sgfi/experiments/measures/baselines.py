@@ -66,8 +66,8 @@ def search_steps(
     searched = [baselines.preimages(case.plan, state, declared, seed, tuple(steps)) for seed in seeds]
     rows: Table = {}
     for step in steps:
-        judged = [_judged(case, search[step], x, state) for search in searched]
-        rows[f"{step} steps"] = {s: torch.stack([scores[s] for scores in judged]).mean(0).tolist() for s in judged[0]}
+        judged = [_judged(case, states[step], x, state) for states in searched]
+        rows[f"{step} steps"] = {s: torch.stack([own[s] for own in judged]).mean(0).tolist() for s in judged[0]}
     return rows
 
 
