@@ -15,6 +15,7 @@ from sgfi.experiments.answer_tables import MARKS, filled
 from sgfi.experiments.exhibits import exhibit
 from sgfi.experiments.ledger import Ledger
 from sgfi.experiments.measures.contestants import ESTIMATORS
+from sgfi.figures.experiments import experiment_figure
 from sgfi.figures.methods import methods_figure
 from sgfi.inversion import Query
 
@@ -45,6 +46,9 @@ def test_every_method_on_a_tiny_network(ran: Ran) -> None:
     line = answer_tables.answer_summary([result, result]).splitlines()[2]
     assert line.startswith("| build, 3x8x8 | `one` | 3 | 3 / 3 |") and line.endswith(" |")
     assert f"{rows['natural, path, one, channels']['best_at_own_size']['mean']:.2f} / " in line.split("|")[5]
+    panel = experiment_figure(result).axes[0]  # a line for each tensor and kind, a mark for each method
+    assert [label.get_text() for label in panel.get_yticklabels()][:2] == ["one, channels", "one, cells"]
+    assert {label.get_text() for label in panel.get_legend().get_texts()} == set(methods)
     assert "trained decoder" in text and "(fewer: SmoothGrad 1)" in text and "zero" in text and "a pilot" in text
 
 

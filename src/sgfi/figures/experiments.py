@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = tuple(
-    "#2f5fd0 #d0542f #2f9e6e #8a4fc7 #b08a00 #c23b7a #3a8fb0 #6b6f76 #7a4a1e #9fc131 #e58fb1 #1e2a5a".split()
+    "#2f5fd0 #d0542f #2f9e6e #8a4fc7 #b08a00 #c23b7a #3a8fb0 #6b6f76 #7a4a1e #9fc131 #e58fb1 #1e2a5a "
+    "#7fd4c1 #f0a35e".split()
 )
+BELOW = 0.4
+"""Inches from a panel to its legend, which leaves room for the numbers between them."""
 
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?")
 
@@ -31,7 +34,7 @@ def experiment_figure(result: Result) -> Figure:
     figure = new_figure(5.2 * len(panels), 1.6 + max(_height(result, panel) for panel in panels))
     for column, panel in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), column)
-        table = result.tables[panel["measure"]]
+        table = _lines(result, panel)
         rows = [row for scores in table.values() for row in scores if panel["score"] in scores[row]]
         if "row" not in panel and all(NUMBER.fullmatch(row) for row in rows):
             _curves(axes, table, panel)
@@ -47,11 +50,25 @@ def experiment_figure(result: Result) -> Figure:
     return figure
 
 
+def _lines(result: Result, panel: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Line -> mark -> scores: variants and rows. Where one variant has more rows than there are colours, each a method
+    with what it was put to (``method, tensor, kind``), there is a line for each of the latter."""
+    table = result.tables[panel["measure"]]
+    (first, *others) = table.values()
+    if others or len(first) <= len(COLOURS) or any(row.count(", ") < 2 for row in first):
+        return table
+    lines: dict[str, dict[str, Any]] = {}
+    for row, scores in first.items():
+        method, *rest = row.rsplit(", ", 2)
+        lines.setdefault(", ".join(rest), {})[method] = scores
+    return lines
+
+
 def _height(result: Result, panel: Mapping[str, Any]) -> float:
     """Inches that the marks of a panel need."""
-    table = result.tables[panel["measure"]]
+    table = _lines(result, panel)
     marks = 1 if "row" in panel else max(len(rows) for rows in table.values())
-    return max(1.4, len(table) * max(0.34, 0.13 * min(marks, 12)))
+    return max(1.4, len(table) * max(0.34, 0.13 * min(marks, 16)))
 
 
 def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
@@ -81,8 +98,10 @@ def _points(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> N
 
 def _legend(axes: Axes, entries: int) -> None:
     """Below the panel, where no mark can be."""
-    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
-    axes.legend(**below, fontsize=7, frameon=False, ncols=min(entries, 3), handlelength=1)
+    inches = axes.get_position().height * axes.get_figure(root=True).get_figheight()  # type: ignore[union-attr]
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -min(0.16, BELOW / inches))}
+    columns = 2 if entries > len(COLOURS) // 2 else 3
+    axes.legend(**below, fontsize=7, frameon=False, ncols=min(entries, columns), handlelength=1)
 
 
 def _curves(axes: Axes, table: Mapping[str, Any], panel: Mapping[str, Any]) -> None:
