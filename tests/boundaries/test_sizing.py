@@ -28,22 +28,22 @@ def test_the_bytes_of_a_plan_are_those_of_its_maps(graph: sgfi.TensorGraph) -> N
     plan = planned(graph, size="small")
     batches = [torch.randn(8, 3, 16, 16, dtype=torch.float64) for _ in range(3)]
     family = sgfi.calibrate(plan, batches, progress=False)
-    assert family.bytes == 2 * plan.bytes  # double precision
+    assert family.bytes == 2 * plan.map_bytes  # double precision
 
 
 def test_small_ties_blocks_of_four(graph: sgfi.TensorGraph) -> None:
     full, small = planned(graph), planned(graph, size="small")
     assert planned(graph, size="full").description == full.description
     assert groups(small) == groups(planned(graph, partition="blocks4"))
-    assert small.bytes < full.bytes / 4
+    assert small.map_bytes < full.map_bytes / 4
 
 
 def test_a_budget_is_met_and_a_larger_one_is_never_coarser(graph: sgfi.TensorGraph) -> None:
     full, before = planned(graph), None
     least = 2 * 8 * (3 * 3 + 8 * 8 + 16 * 16)  # one complex matrix a node, two maps
-    for budget in (least, least * 3, least * 9, least * 40, full.bytes):
+    for budget in (least, least * 3, least * 9, least * 40, full.map_bytes):
         plan = planned(graph, size=budget)
-        assert plan.bytes <= budget
+        assert plan.map_bytes <= budget
         assert before is None or all(now >= then for now, then in zip(groups(plan).values(), before, strict=True))
         before = list(groups(plan).values())
     assert groups(plan) == groups(full) and planned(graph, size="1GiB").description == full.description
@@ -52,8 +52,8 @@ def test_a_budget_is_met_and_a_larger_one_is_never_coarser(graph: sgfi.TensorGra
 
 def test_the_largest_maps_are_tied_first(graph: sgfi.TensorGraph) -> None:
     full = planned(graph)
-    plan = planned(graph, size=full.bytes - 1)
-    largest = max(full.fitted, key=lambda name: full.boundary[name].bytes)
+    plan = planned(graph, size=full.map_bytes - 1)
+    largest = max(full.fitted, key=lambda name: full.boundary[name].map_bytes)
     assert [name for name in full.fitted if groups(plan)[name] < groups(full)[name]] == [largest]
 
 

@@ -120,7 +120,9 @@ def test_shell_completion_can_be_installed(sgfi_command) -> None:
 
 
 SLEEPING = """
-import sys, time
+import signal, sys, time
+for name, usual in {"SIGHUP": signal.SIG_DFL, "SIGINT": signal.default_int_handler}.items():
+    signal.signal(getattr(signal, name), usual)  # a run under nohup or in the background hands them on as ignored
 from pathlib import Path
 import sgfi.cli.inversion as inversion
 from sgfi.cli import main

@@ -46,7 +46,7 @@ class Boundary:
         return self.basis.coords[0] if len(self.basis.coords) == 1 else None
 
     @property
-    def bytes(self) -> int:
+    def map_bytes(self) -> int:
         """Of two maps in single precision."""
         numbers = self.operator.size(self.partition.count, self.channels)
         return MAPS * numbers * self.basis.dtype(torch.float32).itemsize

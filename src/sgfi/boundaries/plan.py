@@ -87,9 +87,9 @@ class Plan:
         return dag
 
     @property
-    def bytes(self) -> int:
+    def map_bytes(self) -> int:
         """Of the maps of all fitted nodes, two each, in single precision."""
-        return sum(self.boundary[name].bytes for name in self.fitted)
+        return sum(self.boundary[name].map_bytes for name in self.fitted)
 
     def table(self) -> str:
         """One line a boundary: axes, capacity and frontier."""

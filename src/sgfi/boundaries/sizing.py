@@ -35,13 +35,13 @@ def sized(boundaries: Mapping[str, Boundary], size: int | str) -> dict[str, Boun
 
 def _within(boundaries: Mapping[str, Boundary], budget: int) -> dict[str, Boundary]:
     chosen, widths = dict(boundaries), dict.fromkeys(boundaries, 1)
-    while sum(each.bytes for each in chosen.values()) > budget:
+    while sum(each.map_bytes for each in chosen.values()) > budget:
         open_to = [name for name, each in chosen.items() if each.partition.count > 1]
         if not open_to:
-            least = readable(sum(each.bytes for each in chosen.values()))
+            least = readable(sum(each.map_bytes for each in chosen.values()))
             todo = "Allow more, choose fewer boundaries or another operator."
             raise PlanError(f"a size of at least {least} for these boundaries", readable(budget), todo)
-        name = max(open_to, key=lambda each: chosen[each].bytes)
+        name = max(open_to, key=lambda each: chosen[each].map_bytes)
         widths[name] *= 2
         chosen[name] = _coarser(boundaries[name], widths[name])
     return chosen
