@@ -55,6 +55,11 @@ def test_declarations_that_make_no_sense() -> None:
         declare("topology", {"data": {"batch": 1}})
     with pytest.raises(DataError, match="relation"):
         declare("topology", {"claims": [{"says": "", "left": "a/b/c/d", "relation": "~", "right": 0}]})
+    for wrong in (6.5, [{"": 0.0}], ["a"]):
+        with pytest.raises(DataError, match="mapping"):
+            declare("topology", {"model": wrong})
+        with pytest.raises(DataError, match="mapping"):
+            declare("topology", {"variants": {"a": {"model": wrong}}})
     with pytest.raises(DataError, match="without '/'"):
         declare("topology", {"variants": {"a/b": {}}})
 

@@ -318,3 +318,16 @@ def test_the_paper_s_gauge_does_not_add_up_in_the_final_stage() -> None:
     assert (total - sgfi.invert(family(), x).value).abs().max() > 1e-6
     with pytest.raises(QueryError, match="gauge"):
         family().in_gauge("sum")
+
+
+@pytest.mark.parametrize("target", [torch.zeros(6), torch.zeros(2, 0), [], 3.5])
+def test_a_target_that_is_no_name_is_named(target: object) -> None:
+    model = (
+        torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.Conv2d(4, 2, 3, padding=1)).double().eval()
+    )
+    x = torch.randn(4, 3, 6, 6, dtype=torch.float64)
+    graph = sgfi.capture(model, x)
+    family = sgfi.calibrate(sgfi.plan(graph, "1", ["0"]), [x], progress=False)
+    for estimator in (family, sgfi.natural(graph, sgfi.prior([x]))):
+        with pytest.raises(sgfi.errors.SgfiError, match="name of a tensor"):
+            sgfi.invert(estimator, x, target, coords=[(3, 2)])  # type: ignore[arg-type]

@@ -21,6 +21,7 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.pictures import as_grid
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Inverse, Query, Selections
+from sgfi.inversion.estimator import target_or_own
 from sgfi.natural import Prior
 
 LARGEST = 64
@@ -132,7 +133,7 @@ class Decoders:
         return tuple(self.by_target)
 
     def node(self, target: str | None = None) -> Node:
-        name = self.graph.nodes.canonical(target or self.target)
+        name = self.graph.nodes.canonical(target_or_own(target, self.target))
         if name not in self.by_target:
             raise QueryError(f"a target among {list(self.by_target)}", repr(target), "Train a decoder for it.")
         return self.graph.nodes[name]

@@ -94,7 +94,7 @@ class Experiment:
         """The sections of one variant."""
         change = self.variants[label]
         check_keys(change, SECTIONS, f"sections of the variant {label!r}")
-        merged = {name: overlay(dict(getattr(self, name)), change.get(name) or {}) for name in SECTIONS}
+        merged = {name: overlay(self._section(name), change.get(name) or {}) for name in SECTIONS}
         internal = ("plan", "batches", "checkpoint", "progress", "provenance")
         return Sections(
             ModelSettings.from_dict(merged["model"]),
@@ -102,6 +102,12 @@ class Experiment:
             _checked(merged["plan"], sgfi.plan, ("graph",), LAYER),
             _checked(merged["calibration"], sgfi.calibrate, internal, ("memory",)),
         )
+
+    def _section(self, name: str) -> Mapping[str, Any]:
+        section = getattr(self, name)
+        if not isinstance(section, Mapping):
+            raise DataError(f"the section {name!r} as a mapping", repr(section), "Write {...}.")
+        return section
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -135,6 +141,8 @@ def overlay(
     base: Mapping[str, Any], change: Mapping[str, Any], whole: tuple[str, ...] = REPLACED_WHOLE
 ) -> dict[str, Any]:
     """``change`` over ``base``: objects are merged key by key, but those named in ``whole`` are replaced."""
+    if not isinstance(change, Mapping):
+        raise DataError("settings as a mapping", repr(change), "Write {...}.")
     merged = dict(base)
     for key, value in change.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping) and key not in whole

@@ -112,3 +112,8 @@ def checked_terminal(terminal: Tensor, state: Tensor, queries: int = 1) -> Tenso
     if not torch.isfinite(terminal).all():
         raise QueryError("a finite terminal", "NaN or infinity", "Clean it first.")
     return terminal.detach().to(state.device)
+
+
+def target_or_own(target: Any, own: str) -> Any:
+    """The target that was asked for, or the estimator's own where none was; what is no name is left to the lookup."""
+    return own if target is None or (isinstance(target, str) and not target) else target

@@ -13,7 +13,7 @@ from sgfi.boundaries import BoundaryDag, Plan
 from sgfi.derivatives import Linearisation, backpropagate
 from sgfi.errors import PlanError, QueryError
 from sgfi.graph import Node, TensorGraph, full_precision
-from sgfi.inversion.estimator import Inverse, checked_terminal, deviation
+from sgfi.inversion.estimator import Inverse, checked_terminal, deviation, target_or_own
 from sgfi.inversion.query import Query
 from sgfi.inversion.selection import Selections
 from sgfi.inversion.update import walk
@@ -81,7 +81,7 @@ class MapFamily:
         return tuple(name for name in self.plan.boundaries[1:] if _served(self.plan, name))
 
     def node(self, target: str | None = None) -> Node:
-        return self.plan.boundary[self.plan.toward(target or self.target).target].node
+        return self.plan.boundary[self.plan.toward(target_or_own(target, self.target)).target].node
 
     @property
     def origin(self) -> Tensor | float:

@@ -14,7 +14,7 @@ from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
 from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion import JointSelection, Query, Selection, Selections
-from sgfi.inversion.estimator import checked_terminal, deviation
+from sgfi.inversion.estimator import checked_terminal, deviation, target_or_own
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, activations, jacobian
@@ -111,7 +111,7 @@ class NaturalInverse:
         return self._recipe.boundaries[1:]
 
     def node(self, target: str | None = None) -> Node:
-        node = self.graph.nodes[target or self.target]
+        node = self.graph.nodes[target_or_own(target, self.target)]
         plain = node.shape[0] is None and all(isinstance(size, int) for size in node.shape[1:])
         if node.channel_axis is None or not plain or "input" not in self.graph.ancestors(node.name):
             raise QueryError(

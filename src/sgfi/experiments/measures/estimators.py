@@ -19,6 +19,7 @@ from sgfi.experiments.measures.contestants import ESTIMATORS, MAPS, Contestants,
 from sgfi.experiments.measures.registry import Table
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Estimator, Inverse, Query
+from sgfi.inversion.estimator import target_or_own
 
 MAPS_ALONE = (MAPS,)
 
@@ -43,14 +44,14 @@ class Planned:
         return self.plan.boundaries[1:]
 
     def node(self, target: str | None = None) -> Node:
-        return self.estimator.node(target or self.target)
+        return self.estimator.node(target_or_own(target, self.target))
 
     @property
     def origin(self) -> Tensor | float:
         return self.estimator.origin
 
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
-        return self.estimator.state(x, target or self.target)
+        return self.estimator.state(x, target_or_own(target, self.target))
 
     def answer(
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
