@@ -162,7 +162,7 @@ def answered(lens: sgfi.NaturalInverse, x: Tensor, queries: list[Query]) -> tupl
 def gradients(
     graph: sgfi.TensorGraph, x: Tensor, queries: list[Query], prior: Prior
 ) -> tuple[list[Tensor], dict[str, float]]:
-    return list(pictures("gradient", Scene.of(graph, x, prior.mean_like(x), queries))), {}
+    return list(pictures("gradient", Scene.of(graph, x, prior, queries))), {}
 
 
 def measured(

@@ -27,7 +27,7 @@ def main(photo: str, out: str, channel: int = 96, size: int = 64, crops: int = 2
     query, lens = sgfi.Query(TENSOR, channel), sgfi.natural(graph, loaded.preprocessing)
     maps = sgfi.calibrate(sgfi.plan(graph, TENSOR), random_crops(loaded.preprocessing, crops))
     mean = lens.prior.mean_like(x)
-    scene, trial = Scene.of(graph, x, mean, [query], loaded.model), Trial.of(graph, x, [query], lens.prior)
+    scene, trial = Scene.of(graph, x, lens.prior, [query], loaded.model), Trial.of(graph, x, [query], lens.prior)
     drawn = {name: pictures(name, scene)[0] for name in OTHERS}
     drawn |= {
         "the paper's inverse": sgfi.invert(maps, x, query).value,

@@ -17,8 +17,8 @@ QUERIES = [sgfi.Query("fc", channel) for channel in range(3)]
 def linear() -> tuple[torch.Tensor, Scene]:
     matrix = torch.randn(3, 5, dtype=torch.float64)
     model = Line(matrix).eval()
-    x, mean = torch.randn(2, 5, dtype=torch.float64), torch.randn(5, dtype=torch.float64)
-    return matrix, Scene.of(sgfi.capture(model, x), x, mean, QUERIES, model)
+    x, prior = torch.randn(2, 5, dtype=torch.float64), sgfi.prior([torch.randn(16, 5, dtype=torch.float64)])
+    return matrix, Scene.of(sgfi.capture(model, x), x, prior, QUERIES, model)
 
 
 def test_gradient_methods_of_a_linear_model() -> None:
@@ -49,7 +49,7 @@ def test_every_method_draws_on_a_small_network(name: str) -> None:
     model, x = Small().eval(), torch.randn(2, 3, 16, 16)
     weights = [parameter.clone() for parameter in model.parameters()]
     queries = [sgfi.Query("two", 1), sgfi.Query("two", None, [(3, 4)])]
-    scene = Scene.of(sgfi.capture(model, x), x, torch.zeros(3, 16, 16), queries, model)
+    scene = Scene.of(sgfi.capture(model, x), x, sgfi.prior([torch.randn(8, 3, 16, 16)]), queries, model)
     before = torch.get_rng_state()
     drawn = pictures(name, scene)
     assert drawn.shape == (2, 2, 3, 16, 16) and torch.isfinite(drawn).all()
@@ -61,11 +61,12 @@ def test_every_method_draws_on_a_small_network(name: str) -> None:
 
 def test_grad_cam_is_the_weighted_activation() -> None:
     model, x = Small().eval(), torch.randn(2, 3, 8, 8)
-    scene = Scene.of(sgfi.capture(model, x), x, torch.zeros(3, 8, 8), [sgfi.Query("two", 1)], model)
+    prior = sgfi.prior([torch.randn(8, 3, 8, 8)])
+    scene = Scene.of(sgfi.capture(model, x), x, prior, [sgfi.Query("two", 1)], model)
     with torch.no_grad():
-        own, origin = model(x)[:, 1], model(torch.zeros(1, 3, 8, 8))[:, 1]
+        own, origin = model(x)[:, 1], model(prior.mean.unsqueeze(0))[:, 1]
     weight = (own - origin).mean((1, 2), keepdim=True)  # the score's gradient is the deviation, zero in other channels
-    expected = (weight * own).relu().unsqueeze(1) * x
+    expected = (weight * own).relu().unsqueeze(1) * (x - scene.mean)
     torch.testing.assert_close(pictures("Grad-CAM", scene)[0], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -73,7 +74,7 @@ def test_misuse_is_named() -> None:
     _, scene = linear()
     with pytest.raises(QueryError, match="Did you mean"):
         pictures("gradiant", scene)
-    bare = Scene.of(scene.graph, scene.x, scene.mean, QUERIES)
+    bare = Scene.of(scene.graph, scene.x, sgfi.prior([torch.randn(16, 5, dtype=torch.float64)]), QUERIES)
     with pytest.raises(QueryError, match="modules"):
         pictures("LRP", bare)
     with pytest.raises(QueryError, match="pictures as inputs"):

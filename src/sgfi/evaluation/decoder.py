@@ -22,7 +22,7 @@ from sgfi.evaluation.pictures import as_grid
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Inverse, Query, Selections
 from sgfi.inversion.estimator import target_or_own
-from sgfi.natural import Prior
+from sgfi.natural import Prior, registered
 
 LARGEST = 64
 """Pixels along a side that are decoded; larger pictures are interpolated."""
@@ -145,9 +145,7 @@ class Decoders:
     @torch.no_grad()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """H(x) - H(mu)"""
-        program = self.graph.program(("input",), (self.node(target).name,))
-        (values,) = program(torch.cat([x, self.prior.mean_like(x).unsqueeze(0)]))
-        return values[:-1] - values[-1]
+        return registered(self.graph, self.node(target).name, x, self.prior)
 
     @torch.no_grad()
     def answer(
@@ -171,12 +169,10 @@ class Decoders:
 @torch.no_grad()
 def _deviations(graph: TensorGraph, node: Node, batches: Iterable[Tensor], prior: Prior) -> tuple[Tensor, Tensor]:
     """(N, *target) half precision, to fit into memory, and (N, *input) deviations of all inputs."""
-    program, states, inputs = graph.program(("input",), (node.name,)), [], []
+    states, inputs = [], []
     for x in batches:
-        mean = prior.mean_like(x)
-        (values,) = program(torch.cat([x, mean.unsqueeze(0)]))
-        states.append((values[:-1] - values[-1]).half())
-        inputs.append(x - mean)
+        states.append(registered(graph, node.name, x, prior).half())
+        inputs.append(x - prior.mean_like(x))
     return torch.cat(states), torch.cat(inputs)
 
 

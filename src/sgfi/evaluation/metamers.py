@@ -16,7 +16,7 @@ from torch import Tensor
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.inversion import Query, Selection
-from sgfi.natural import NaturalInverse
+from sgfi.natural import NaturalInverse, reference_state
 
 TINY = 1e-30
 CONTROL_SEED = 5000
@@ -69,11 +69,12 @@ def metamers(
         changes = _scaled(changes, size * whole)
     draws = lens.prior.draw(count, x, seed + CONTROL_SEED).unsqueeze(1).expand_as(changes)
     controls = _scaled(draws, _lengths(changes))
-    inputs = torch.cat([x, mu.unsqueeze(0), (x + changes).flatten(0, 1), (x + controls).flatten(0, 1)])
+    inputs = torch.cat([x, (x + changes).flatten(0, 1), (x + controls).flatten(0, 1)])
     states = torch.cat([Linearisation(lens.graph, {}, p, keep=[node.name]).values[node.name] for p in inputs.split(64)])
-    at_x, at_mu, rest = states[: len(x)], states[len(x)], states[len(x) + 1 :].unflatten(0, (2, count, len(x)))
+    at_x, rest = states[: len(x)], states[len(x) :].unflatten(0, (2, count, len(x)))
+    usual = reference_state(lens.graph, node.name, x, lens.prior)
     selection = query.selection(node, x.device)
-    (own, others), (control_own, control_others) = (_changes(part - at_x, at_x - at_mu, selection) for part in rest)
+    (own, others), (control_own, control_others) = (_changes(part - at_x, at_x - usual, selection) for part in rest)
     return Metamers(own, others, control_own, control_others, _lengths(changes) / whole)
 
 

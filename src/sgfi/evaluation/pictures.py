@@ -20,6 +20,7 @@ from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError, did_you_mean
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections
+from sgfi.natural import Prior, reference_state
 from sgfi.optional import need
 
 NATURAL: Mapping[str, Mapping[str, Any]] = {"natural, path": {}, "natural, point": {"jacobian": "point"}}
@@ -52,13 +53,14 @@ class Scene:
 
     @classmethod
     def of(
-        cls, graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Query], model: nn.Module | None = None
+        cls, graph: TensorGraph, x: Tensor, prior: Prior, queries: Sequence[Query], model: nn.Module | None = None
     ) -> Scene:
         target = graph.nodes.canonical(str(queries[0].target))
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         with torch.no_grad():
-            states = Linearisation(graph, {}, torch.cat([x, mean.unsqueeze(0)]), keep=[target]).values[target]
-        return cls(graph, model, x, mean, target, chosen, states[:-1], states[:-1] - states[-1])
+            state = Linearisation(graph, {}, x, keep=[target]).values[target]
+            deviation = state - reference_state(graph, target, x, prior)
+        return cls(graph, model, x, prior.mean_like(x), target, chosen, state, deviation)
 
     def directions(self) -> Iterator[Tensor]:
         """(B, *target) ``d_q`` of every query."""

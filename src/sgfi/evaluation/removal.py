@@ -1,8 +1,9 @@
 """Does a picture answer its query? Take it out of the input, run the network, and see which features vanish.
 
-For a query q the feature's deviation is ``d_q = P_q (H(x) - H(mu))``. A picture p is scaled, subtracted from the input,
-and the network is run once more: ``removal = 1 - <P_q (H(x - p) - H(mu)), d_q> / <d_q, d_q>``: 0 where the feature did
-not notice, 1 where it is gone, negative where it grew. A picture that answers its query removes its own feature, and
+For a query q the feature's deviation is ``d_q = P_q (H(x) - H(mu))``; of tokens the reference is not ``H(mu)`` but the
+mean of H over the prior (:mod:`sgfi.natural.reference`). A picture p is scaled, subtracted from the input, and the
+network is run once more: ``removal = <P_q (H(x) - H(x - p)), d_q> / <d_q, d_q>``: 0 where the feature did not notice,
+1 where it is gone, negative where it grew. A picture that answers its query removes its own feature, and
 more of it than any other query's picture does (*best at own*).
 
 Pictures of any method can be compared. Three scales make them comparable:
@@ -28,7 +29,7 @@ from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph, check_input
 from sgfi.inversion import Estimator, Query, Selections, sweep
-from sgfi.natural import Prior
+from sgfi.natural import Prior, reference_state
 
 SCALES = ("size", "response", "energy")
 SHARE = 0.15
@@ -92,7 +93,7 @@ class Trial:
         target = graph.nodes.canonical(str(queries[0].target))
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         point = Linearisation(graph, {"input": [target]}, x, keep=[target])
-        deviation = point.values[target] - _state(graph, target, prior.mean_like(x).unsqueeze(0))
+        deviation = point.values[target] - reference_state(graph, target, x, prior)
         return cls(graph, prior, target, point, chosen.project(deviation))
 
     @property

@@ -8,6 +8,7 @@ from sgfi.natural.path import Path
 from sgfi.natural.photographs import photograph_prior
 from sgfi.natural.prior import from_tensors, prior
 from sgfi.natural.recent import Recent
+from sgfi.natural.reference import reference_state, registered
 from sgfi.natural.solution import Solver
 
 __all__ = [
@@ -22,4 +23,6 @@ __all__ = [
     "natural",
     "photograph_prior",
     "prior",
+    "reference_state",
+    "registered",
 ]

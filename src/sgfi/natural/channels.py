@@ -28,6 +28,7 @@ class ChannelPrior(Prior):
     shape: tuple[int, ...]
     """(D,), or with coordinates such as (L, D)."""
     channel_axis: int
+    of_tokens: bool = False
     _tables: dict = field(repr=False, default_factory=dict)
     independent_positions = True
 
@@ -81,12 +82,14 @@ class ChannelPrior(Prior):
             "covariance": self.covariance,
             "shape": torch.tensor(self.shape),
             "channel_axis": torch.tensor(self.channel_axis),
+            "of_tokens": torch.tensor(int(self.of_tokens)),
         }
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> ChannelPrior:
         shape = tuple(tensors["shape"].tolist())
-        return cls(tensors["centre"], tensors["covariance"], shape, scalar(tensors, "channel_axis"))
+        tokens = "of_tokens" in tensors and bool(scalar(tensors, "of_tokens"))
+        return cls(tensors["centre"], tensors["covariance"], shape, scalar(tensors, "channel_axis"), tokens)
 
     @classmethod
     def fitted(
@@ -129,7 +132,7 @@ def embedding_prior(table: Tensor, length: int, counts: Tensor | None = None) ->
     centre = weights @ rows
     deviations = rows - centre
     covariance = (deviations * weights.unsqueeze(1)).mT @ deviations
-    return ChannelPrior(centre.to(table.dtype), _definite(covariance), (length, rows.shape[1]), 2)
+    return ChannelPrior(centre.to(table.dtype), _definite(covariance), (length, rows.shape[1]), 2, of_tokens=True)
 
 
 def _definite(covariance: Tensor) -> Tensor:

@@ -30,6 +30,8 @@ class Prior(ABC):
 
     independent_positions = False
     """Whether S has nothing between positions, so that what one says never reaches another."""
+    of_tokens = False
+    """Whether inputs are embeddings of tokens, of which the mean is none."""
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
 from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion import JointSelection, Query, Selection, Selections
-from sgfi.inversion.estimator import checked_terminal, deviation, target_or_own
+from sgfi.inversion.estimator import checked_terminal, target_or_own
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, activations, jacobian
@@ -23,6 +23,7 @@ from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
 from sgfi.natural.recent import Recent, contents
+from sgfi.natural.reference import registered
 from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import Problem
 
@@ -55,7 +56,8 @@ def natural(
     ``jacobian``: ``"point"`` (at x), ``"path"`` (averaged over ``points`` on the line from the mean to x) or a
     :class:`Path`. ``ridge``: lambda relative to the mean response of the target tensor. ``target_value``: what the
     feature registered, ``"tangent"``, ``J (x - mu)`` (with ``"point"``), or ``"difference"``, ``H(x) - H(mu)``, which
-    the tangent comes to along a fine path (with any path).
+    the tangent comes to along a fine path (with any path); of tokens ``H(x)`` less its mean over the prior, see
+    :mod:`sgfi.natural.reference`.
     """
     if not isinstance(graph, TensorGraph):
         raise QueryError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -315,11 +317,11 @@ class NaturalInverse:
         return self._kept("registered", x, node, lambda: self._measured(x, node, known), lambda made: made.nbytes)
 
     def _measured(self, x: Tensor, node: Node, known: Jacobian | None) -> Tensor:
+        if self.target_value == "difference":
+            return registered(self.graph, node.name, x, self.prior)
         mu = self.prior.mean_like(x)
-        if self.target_value == "tangent":
-            derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
-            return derivative.push((x - mu).unsqueeze(0))[0]
-        return deviation(self.graph, node.name, x, mu)
+        derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
+        return derivative.push((x - mu).unsqueeze(0))[0]
 
     def _parts(self, x: Tensor, query: Query) -> Iterable[tuple[int, Tensor]]:
         """Parts of a batch whose activations fit into memory, each with the place where it begins."""

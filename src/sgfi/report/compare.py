@@ -17,7 +17,7 @@ from sgfi.graph import Node, TensorGraph
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Estimator, Query, sweep
-from sgfi.natural import Prior, natural
+from sgfi.natural import NaturalInverse, Prior, natural
 from sgfi.report.look import (
     Source,
     captured_at,
@@ -115,15 +115,14 @@ def compare(
     wanted = [name for name in labelled.values() if isinstance(name, str) and name in NATURAL]
     lenses = {name: natural(graph, known, **NATURAL[name]) for name in wanted}
     reference = next(iter(lenses.values()), None) or natural(graph, known)
-    mean = reference.prior.mean_like(x)
     module = source if isinstance(source, nn.Module) else loaded.model if loaded is not None else None
     asked = [query if query.target else query.toward(reference.target) for query in asked]
     values = {
-        label: _values(lenses.get(method, method) if isinstance(method, str) else method, asked, x, graph, mean, module)
+        label: _values(lenses.get(method, method) if isinstance(method, str) else method, asked, x, reference, module)
         for label, method in labelled.items()
     }
     nodes = tuple(graph.nodes[query.target] for query in asked)  # type: ignore[index]
-    return Comparison(x, names, tuple(asked), nodes, values, mean, prepared)
+    return Comparison(x, names, tuple(asked), nodes, values, reference.prior.mean_like(x), prepared)
 
 
 def _labelled(methods: Sequence[str] | Mapping[str, str | Estimator]) -> dict[str, str | Estimator]:
@@ -171,7 +170,7 @@ def _rank(source: Source | Any) -> int:
 
 
 def _values(
-    method: str | Estimator, queries: list[Query], x: Tensor, graph: TensorGraph, mean: Tensor, module: nn.Module | None
+    method: str | Estimator, queries: list[Query], x: Tensor, reference: NaturalInverse, module: nn.Module | None
 ) -> tuple[Tensor, ...]:
     """For each query (B, *input), one method's pictures."""
     if not isinstance(method, str):
@@ -180,5 +179,5 @@ def _values(
     if groups:
         todo = "Compare its parts, or estimators that answer groups."
         raise QueryError(f"queries about one tensor each for {method!r}", str(groups[0]), todo)
-    scenes = [Scene.of(graph, x, mean, [query], module) for query in queries]
+    scenes = [Scene.of(reference.graph, x, reference.prior, [query], module) for query in queries]
     return tuple(pictures(method, scene)[0] for scene in scenes)

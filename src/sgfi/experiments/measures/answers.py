@@ -28,6 +28,7 @@ from sgfi.experiments.provenance import code_digest
 from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query
 from sgfi.language import energy_profile, future_mass, nearest
+from sgfi.natural import reference_state
 from sgfi.settings import JsonSettings
 
 STRONGEST = ("state", "deviation")
@@ -38,7 +39,7 @@ class Asked(JsonSettings):
     """Which queries are put to every target."""
 
     channels: int = 16
-    """Those whose energy is largest in the ``strongest``: the state, or its deviation from the mean input's."""
+    """Those whose energy is largest in the ``strongest``: the state, or its deviation from the reference."""
     cells: int = 16
     """Spread over the target."""
     strongest: str = "state"
@@ -99,15 +100,15 @@ class _Input:
     @cached_property
     def queries(self) -> dict[tuple[str, str], list[Query]]:
         graph = self.contestants.case.plan.graph
-        mean = self.contestants.prior.mean_like(self.x).unsqueeze(0)
         nodes = {target: graph.nodes[target] for target in self.targets}
         program = graph.program(("input",), tuple(node.name for node in nodes.values()))
         with torch.no_grad():
-            states = program(torch.cat([self.x, mean]))
+            states = program(self.x)
+            usual = [reference_state(graph, node.name, self.x, self.contestants.prior) for node in nodes.values()]
         return {
             (target, kind): queries
-            for (target, node), state in zip(nodes.items(), states, strict=True)
-            for kind, queries in _queries(node, state[0], state[1], self.asked)
+            for (target, node), state, reference in zip(nodes.items(), states, usual, strict=True)
+            for kind, queries in _queries(node, state[0], reference, self.asked)
         }
 
     @cached_property
@@ -172,7 +173,7 @@ def _pairs(case: Case, images: int | None) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _queries(node: Node, state: Tensor, mean: Tensor, asked: Asked) -> Iterator[tuple[str, list[Query]]]:
-    """The strongest channels of a state (*target), ``mean`` being that of the mean input, and cells spread over it."""
+    """The strongest channels of a state (*target), compared with its ``mean``, and cells spread over it."""
     state = state - mean if asked.strongest == "deviation" else state
     energy = state.movedim((node.channel_axis or 1) - 1, 0).flatten(1).square().sum(1)
     strongest = energy.topk(min(asked.channels, len(energy))).indices.tolist()

@@ -61,7 +61,7 @@ class Contestants:
         if method in ESTIMATORS:
             return [inverse.value for inverse in sgfi.sweep(self.estimator(method), x, queries)]
         graph = self.case.plan.graph
-        return list(pictures(method, Scene.of(graph, x, self.prior.mean_like(x), queries, self.case.loaded.model)))
+        return list(pictures(method, Scene.of(graph, x, self.prior, queries, self.case.loaded.model)))
 
     def identity(self, method: str) -> str:
         """The method's name with a digest of how it is set up."""
