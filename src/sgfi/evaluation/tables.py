@@ -11,7 +11,7 @@ from tqdm import tqdm
 from sgfi.evaluation.metrics import METRICS
 from sgfi.evaluation.statistics import bootstrap
 from sgfi.graph.tensor_graph import text_table
-from sgfi.inputs.data import Batches
+from sgfi.inputs.data import InputBatches
 from sgfi.inversion import STAGES, Estimator, Query, sweep
 
 FEWEST = 5
@@ -23,7 +23,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def measure(
-    estimator: Estimator, batches: Batches, queries: list[Query], *, progress: bool = False
+    estimator: Estimator, batches: InputBatches, queries: list[Query], *, progress: bool = False
 ) -> list[dict[str, Any]]:
     """One record per query and stage: every metric per input, its mean and a bootstrap interval."""
     named = [query.toward(query.target or estimator.target) for query in queries]

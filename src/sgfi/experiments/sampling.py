@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sgfi.errors import DataError
-from sgfi.inputs.data import Batches, ImageBatches, Mirrored, Source, class_numbers
+from sgfi.inputs.data import ImageBatches, InputBatches, Mirrored, Source, class_numbers
 from sgfi.inputs.data import open_source as open_source  # also known from here
 from sgfi.inputs.models import LoadedModel
 
@@ -27,7 +27,7 @@ class Sample:
     path: str
     indices: tuple[int, ...]
     """In the sorted source."""
-    batches: Batches
+    batches: InputBatches
     marks: tuple[str, ...]
     """Digest of each input's contents."""
     mirrored: bool = False

@@ -37,7 +37,7 @@ class SkippedFile(UserWarning):
     """An input file that could not be read."""
 
 
-class Batches(Protocol):
+class InputBatches(Protocol):
     """What every source of inputs offers."""
 
     names: list[str]
@@ -151,7 +151,7 @@ class Source:
         data = self.files[index].read_bytes() if self.rows is None else np.ascontiguousarray(self.rows[index]).tobytes()
         return hashlib.sha256(data).hexdigest()
 
-    def batches(self, indices: Sequence[int], loaded: LoadedModel, size: int) -> Batches:
+    def batches(self, indices: Sequence[int], loaded: LoadedModel, size: int) -> InputBatches:
         """The picked inputs, prepared for the model; a range is of the first ones."""
         if self.rows is None:
             return ImageBatches([self.files[index] for index in indices], image_preparation(loaded), size)
@@ -182,7 +182,7 @@ def class_numbers(files: Sequence[Path]) -> list[int]:
 class Mirrored:
     """Every batch, and after it the same inputs mirrored left to right: twice the samples."""
 
-    def __init__(self, batches: Batches, loaded: LoadedModel) -> None:
+    def __init__(self, batches: InputBatches, loaded: LoadedModel) -> None:
         if loaded.preprocessing is None:
             raise DataError("pictures to mirror", f"other inputs of {loaded.spec}", "Leave mirroring out.")
         self._batches, self.skipped, self.batch_size = batches, batches.skipped, batches.batch_size
@@ -266,7 +266,7 @@ def read_image(path: str | Path, preprocessing: Preprocessing) -> torch.Tensor:
     return preprocessing(open_image(_as_path(path)))[None]
 
 
-def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> Batches:
+def open_data(path: str | Path, loaded: LoadedModel, batch_size: int = 16, limit: int | None = None) -> InputBatches:
     """What :func:`open_source` reads, prepared for the model; ``limit`` takes the first ones, of a folder a spread."""
     for what, number in (("batch size", batch_size), ("limit", limit)):
         if number is not None and (not isinstance(number, int) or number < 1):
