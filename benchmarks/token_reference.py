@@ -99,7 +99,7 @@ def page(record: dict[str, Any]) -> str:
         [
             f"Length of SmolLM2-135M's states at positions {', '.join(map(str, POSITIONS))} of 16:",
             table(["layer", "state", *map(str, POSITIONS)], lengths),
-            f"The natural inverse with either reference, {record['windows']} windows, {QUERIES} queries of a kind, judged "
+            f"The natural inverse with each, {record['windows']} windows, {QUERIES} queries of a kind, judged "
             f"by the mean state of {record['corpus']} other windows:",
             table(["layer", "reference", *names], removals),
         ]
