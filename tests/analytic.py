@@ -275,13 +275,13 @@ class Residual(Tiny):
         return self.head(self.block2(self.block1(self.stem(x))).relu().mean((2, 3)))
 
     def steps(self) -> dict[str, Step]:
-        one, two = self.block1, self.block2
+        block1, block2 = self.block1, self.block2
         return {
             "stem": Step(self.stem, ("input",)),
-            "block1.conv1": Step(lambda x: one.conv1(F.relu(x)), ("stem",)),
-            "block1": Step(lambda h, x: one.conv2(F.relu(h)) + x, ("block1.conv1", "stem")),
-            "block2.conv1": Step(lambda x: two.conv1(F.relu(x)), ("block1",)),
-            "block2": Step(lambda h, x: two.conv2(F.relu(h)) + x, ("block2.conv1", "block1")),
+            "block1.conv1": Step(lambda x: block1.conv1(F.relu(x)), ("stem",)),
+            "block1": Step(lambda h, x: block1.conv2(F.relu(h)) + x, ("block1.conv1", "stem")),
+            "block2.conv1": Step(lambda x: block2.conv1(F.relu(x)), ("block1",)),
+            "block2": Step(lambda h, x: block2.conv2(F.relu(h)) + x, ("block2.conv1", "block1")),
         }
 
 

@@ -71,11 +71,11 @@ def evaluate(model: Tiny, x: Tensor) -> dict[str, Tensor]:
 
 def downstream(model: Tiny, v: str) -> set[str]:
     """Names strictly downstream of ``v``."""
-    found: set[str] = set()
+    reached: set[str] = set()
     for name, step in model.steps().items():
-        if any(i == v or i in found for i in step.inputs):
-            found.add(name)
-    return found
+        if any(i == v or i in reached for i in step.inputs):
+            reached.add(name)
+    return reached
 
 
 def local_map(model: Tiny, values: Mapping[str, Tensor], v: str, u: str, held: frozenset[str]):
@@ -96,8 +96,8 @@ def local_map(model: Tiny, values: Mapping[str, Tensor], v: str, u: str, held: f
 def dense_jacobian(model: Tiny, x: Tensor, v: str, u: str, held: frozenset[str] = frozenset()) -> Tensor:
     """``J_{u<-v}`` sample by sample, (B, |u|, |v|)."""
     rows = []
-    for one in x.split(1):
-        values = evaluate(model, one)
+    for sample in x.split(1):
+        values = evaluate(model, sample)
         run = local_map(model, values, v, u, held)
         j = torch.autograd.functional.jacobian(run, values[v], vectorize=True)
         rows.append(j.reshape(values[u].numel(), values[v].numel()))
@@ -106,20 +106,20 @@ def dense_jacobian(model: Tiny, x: Tensor, v: str, u: str, held: frozenset[str] 
 
 def candidates(model: Tiny, boundaries: Sequence[str], v: str) -> set[str]:
     """Boundaries that a path from ``v`` meets first."""
-    found: set[str] = set()
+    children: set[str] = set()
     open_ = {v}
     for name, step in model.steps().items():
         if any(i in open_ for i in step.inputs):
-            (found if name in boundaries else open_).add(name)
-    return found
+            (children if name in boundaries else open_).add(name)
+    return children
 
 
 def frontier(model: Tiny, boundaries: Sequence[str], target: str, v: str, keep_nested: bool = False) -> list[str]:
     """Deepest non-overlapping children of ``v`` on paths to the target (app:notation_axes)."""
     useful = {b for b in boundaries if b == target or target in downstream(model, b)}
-    found = candidates(model, [b for b in boundaries if b in useful], v) & useful
-    below = {u: downstream(model, u) for u in found}
-    return [u for u in boundaries if u in found and (keep_nested or not any(w in below[u] for w in found))]
+    children = candidates(model, [b for b in boundaries if b in useful], v) & useful
+    below = {u: downstream(model, u) for u in children}
+    return [u for u in boundaries if u in children and (keep_nested or not any(w in below[u] for w in children))]
 
 
 # --------------------------------------------------------------------------- the spectrum
@@ -544,8 +544,8 @@ def onto_span(t: Tensor, axes: Axes, coords: Sequence[tuple[int, ...]] | None, d
     spots = list(itertools.product(*(range(n) for n in axes.sizes)))
     for number, spot in enumerate(spots if coords is None else coords):
         rows = directions if directions.dim() == 2 else directions[number]
-        place = spots.index(tuple(spot))
-        m[:, place] = m[:, place] @ (torch.linalg.pinv(rows) @ rows).mT
+        position = spots.index(tuple(spot))
+        m[:, position] = m[:, position] @ (torch.linalg.pinv(rows) @ rows).mT
     return axes.tensor(m)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "sgfi"
+TESTS = Path(__file__).resolve().parent
 ROOT = ("__init__", "__main__", "errors", "optional", "settings")
 """The only modules outside a room."""
 ROOMS = (
@@ -38,11 +39,11 @@ class Import:
 
 def modules(root: Path) -> dict[str, Path]:
     """Dotted module name -> file."""
-    found = {}
+    files = {}
     for file in sorted(root.rglob("*.py")):
         parts = ("sgfi", *file.relative_to(root).with_suffix("").parts)
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
-    return found
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return files
 
 
 def imports(name: str, text: str, known: set[str]) -> Iterator[Import]:
@@ -64,22 +65,22 @@ def room(module: str) -> str:
 
 def violations(files: dict[str, str]) -> list[str]:
     """What the import statements of a tree (module name -> text) break."""
-    found = []
+    broken = []
     for name, text in files.items():
         for use in imports(name, text, set(files)):
             here, there = room(name), room(use.module)
             if here in EDGES or here == there or not here or name == "sgfi.__main__":
                 continue
             if there in EDGES:
-                found.append(f"{use}: a deprecated name")
+                broken.append(f"{use}: a deprecated name")
             elif not there:  # `import sgfi`, the front door: for the edges that people touch
                 if ROOMS.index(here) < ROOMS.index("evaluation"):
-                    found.append(f"{use}: the front door from inside")
+                    broken.append(f"{use}: the front door from inside")
             elif ROOMS.index(there) > ROOMS.index(here):
-                found.append(f"{use}: {there} comes after {here}")
+                broken.append(f"{use}: {there} comes after {here}")
             if use.name and use.name.startswith("_") and here != there:
-                found.append(f"{use}: a private name of another room")
-    return found
+                broken.append(f"{use}: a private name of another room")
+    return broken
 
 
 def cycles(files: dict[str, str]) -> list[str]:
@@ -91,15 +92,15 @@ def cycles(files: dict[str, str]) -> list[str]:
     }
     packages = {name for name in files if any(other.startswith(f"{name}.") for other in files)}
     state: dict[str, int] = {}
-    found: list[str] = []
+    circles: list[str] = []
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         state[name] = 1
         for other in sorted(edges.get(name, ())):
             if other in packages and name.startswith(f"{other}."):
-                found.append(f"{name} imports its own package {other}")
+                circles.append(f"{name} imports its own package {other}")
             elif state.get(other) == 1:
-                found.append(" -> ".join((*path[path.index(other) :], other)) if other in path else other)
+                circles.append(" -> ".join((*path[path.index(other) :], other)) if other in path else other)
             elif other not in state:
                 visit(other, (*path, other))
         state[name] = 2
@@ -107,7 +108,7 @@ def cycles(files: dict[str, str]) -> list[str]:
     for name in files:
         if name not in state and room(name) not in EDGES and name != "sgfi":
             visit(name, (name,))
-    return found
+    return circles
 
 
 def read(root: Path = SOURCE) -> dict[str, str]:
@@ -200,7 +201,8 @@ def vague_names(text: str) -> list[str]:
 
 
 def test_names_say_what_a_thing_is() -> None:
-    vague = {name: vague_names(file.read_text(encoding="utf-8")) for name, file in modules(SOURCE).items()}
+    files = sorted([*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")])
+    vague = {str(file.relative_to(TESTS.parent)): vague_names(file.read_text(encoding="utf-8")) for file in files}
     assert {name: names for name, names in vague.items() if names} == {}
 
 

@@ -67,21 +67,21 @@ def oracle(name: str, count: int, **setting: Any) -> Oracle:
     return calibrated(tiny(name), tiny(name).inputs(count), **setting)
 
 
-def gaps(found: sgfi.Inverse, expected: Mapping[str, Tensor]) -> dict[str, float]:
+def gaps(inverse: sgfi.Inverse, expected: Mapping[str, Tensor]) -> dict[str, float]:
     """Relative distance of every state; the two must speak of the same nodes."""
-    assert set(found.states) == set(expected)
-    assert torch.equal(found.value, found.states["input"])
+    assert set(inverse.states) == set(expected)
+    assert torch.equal(inverse.value, inverse.states["input"])
     result = {}
     for name, right in expected.items():
-        assert found.states[name].shape == right.shape
+        assert inverse.states[name].shape == right.shape
         scale = right.norm().item()
-        gap = (found.states[name] - right).norm().item()
+        gap = (inverse.states[name] - right).norm().item()
         result[name] = gap / scale if scale else gap
     return result
 
 
-def agree(found: sgfi.Inverse, expected: Mapping[str, Tensor], what: str = "") -> None:
-    far = {n: gap for n, gap in gaps(found, expected).items() if not gap <= TOLERANCE}
+def agree(inverse: sgfi.Inverse, expected: Mapping[str, Tensor], what: str = "") -> None:
+    far = {n: gap for n, gap in gaps(inverse, expected).items() if not gap <= TOLERANCE}
     assert not far, f"{what}: {far}"
 
 
@@ -256,9 +256,9 @@ def test_the_maps_themselves(name: str) -> None:
     wrong = oracle(name, children="online", mistakes=frozenset({"children averaged"}))
     for v, right in fitted.maps.items():
         for k, expected in enumerate(right):
-            found = family.maps[v][k].weights["gain"]  # (F, C, C), bins in row-major order
-            assert found.shape == expected.shape and found.dtype == expected.dtype
-            assert (found - expected).norm() <= TOLERANCE * expected.norm(), (v, k)
+            gain = family.maps[v][k].weights["gain"]  # (F, C, C), bins in row-major order
+            assert gain.shape == expected.shape and gain.dtype == expected.dtype
+            assert (gain - expected).norm() <= TOLERANCE * expected.norm(), (v, k)
         several = len(fitted.frontier(tiny(name).target, v)) > 1
         gap = (family.maps[v][0].weights["gain"] - wrong.maps[v][0]).norm() / right[0].norm()
         assert (gap > 0.5) == several
@@ -270,9 +270,9 @@ def test_a_dead_channel_is_zero_and_a_dead_segment_is_zero() -> None:
         silent = copy.deepcopy(model).to(dtype)
         plan = sgfi.plan(sgfi.capture(silent, x.to(dtype)), target="fc3", boundaries=["fc1", "fc2"])
         family = sgfi.calibrate(plan, [model.inputs(6).to(dtype)], progress=False)
-        found = sgfi.invert(family, x.to(dtype))
-        assert torch.equal(found.value, torch.zeros_like(found.value))
-        assert found.states["fc1"].any()
+        inverse = sgfi.invert(family, x.to(dtype))
+        assert torch.equal(inverse.value, torch.zeros_like(inverse.value))
+        assert inverse.states["fc1"].any()
     states = sgfi.invert(engine("dead"), tiny("dead").inputs(2, seed=2)).states
     assert not states["act1"][:, 1].any() and states["act1"][:, 2].any()
 
@@ -290,9 +290,9 @@ def test_a_float32_model_is_near_the_oracle() -> None:
         )
         batches = [b.float() for b in ragged(model.inputs(COUNT))]
         family = sgfi.calibrate(plan, batches, progress=False)
-        found = sgfi.invert(family, x.float())
-        assert found.value.dtype == torch.float32
-        assert max(gaps(found, oracle(name).invert(x)).values()) < 1e-3
+        inverse = sgfi.invert(family, x.float())
+        assert inverse.value.dtype == torch.float32
+        assert max(gaps(inverse, oracle(name).invert(x)).values()) < 1e-3
 
 
 def test_a_sweep_is_its_queries_one_by_one() -> None:
@@ -300,10 +300,10 @@ def test_a_sweep_is_its_queries_one_by_one() -> None:
         x, fitted = tiny(name).inputs(3, seed=2), oracle(name)
         asked = [q for q in queries(tiny(name), fitted, x) if "terminal" not in q]
         for stage in STAGES:
-            found = sgfi.sweep(engine(name), x, [sgfi.Query(**q) for q in asked], stage=stage)
-            assert len(found) == len(asked)
-            for one, query in zip(found, asked, strict=True):
-                agree(one, fitted.invert(x, stage=stage, **query), f"{name} {query}")
+            inverses = sgfi.sweep(engine(name), x, [sgfi.Query(**q) for q in asked], stage=stage)
+            assert len(inverses) == len(asked)
+            for inverse, query in zip(inverses, asked, strict=True):
+                agree(inverse, fitted.invert(x, stage=stage, **query), f"{name} {query}")
 
 
 # ------------------------------------------------------------------- planted errors
@@ -345,9 +345,9 @@ def test_every_mistake_that_can_show_is_planted() -> None:
 def test_a_planted_error_is_seen(mistake: str) -> None:
     name, setting, query = PLANTED[mistake]
     x = tiny(name).inputs(3, seed=2)
-    found = sgfi.invert(engine(name, **setting), x, **query)
-    agree(found, oracle(name, **setting).invert(x, **query))
+    inverse = sgfi.invert(engine(name, **setting), x, **query)
+    agree(inverse, oracle(name, **setting).invert(x, **query))
     wrong = oracle(name, **setting, mistakes=frozenset({mistake})).invert(x, **query)
     with pytest.raises(AssertionError):
-        agree(found, wrong)
-    assert max(gaps(found, wrong).values()) > 1e-3
+        agree(inverse, wrong)
+    assert max(gaps(inverse, wrong).values()) > 1e-3

@@ -56,14 +56,14 @@ def target_like(name: str, x: Tensor, seed: int = 0) -> Tensor:
     return torch.randn(len(x), *shape[1:], generator=g, dtype=torch.float64).to(x.dtype)
 
 
-def gap(found: Tensor, expected: Tensor) -> float:
-    return ((found - expected).norm() / expected.norm()).item()
+def gap(actual: Tensor, expected: Tensor) -> float:
+    return ((actual - expected).norm() / expected.norm()).item()
 
 
-def near(found: sgfi.Inverse, expected: dict[str, Tensor], tolerance: float) -> None:
-    assert set(found.states) == set(expected)
+def near(inverse: sgfi.Inverse, expected: dict[str, Tensor], tolerance: float) -> None:
+    assert set(inverse.states) == set(expected)
     for name, right in expected.items():
-        assert gap(found.states[name], right) <= tolerance, name
+        assert gap(inverse.states[name], right) <= tolerance, name
 
 
 def mixed(weights: Sequence[float], parts: Sequence[sgfi.Inverse]) -> dict[str, Tensor]:
@@ -80,9 +80,9 @@ def test_a_zero_target_gives_exactly_zero(name: str, stage: str, dtype: torch.dt
     for children in CHILDREN:
         x = inputs(name, dtype=dtype)
         nothing = torch.zeros_like(target_like(name, x))
-        found = sgfi.invert(family_of(name, children, dtype), x, terminal=nothing, stage=stage)
-        assert torch.equal(found.value, torch.zeros_like(x))
-        assert all(torch.equal(t, torch.zeros_like(t)) for t in found.states.values())
+        inverse = sgfi.invert(family_of(name, children, dtype), x, terminal=nothing, stage=stage)
+        assert torch.equal(inverse.value, torch.zeros_like(x))
+        assert all(torch.equal(t, torch.zeros_like(t)) for t in inverse.states.values())
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -93,13 +93,13 @@ def test_scaling_and_superposition(name: str, stage: str, dtype: torch.dtype) ->
     a, b = target_like(name, x, 1), target_like(name, x, 2)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-12
 
-    def found(terminal: Tensor) -> sgfi.Inverse:
+    def inverted(terminal: Tensor) -> sgfi.Inverse:
         return sgfi.invert(family, x, terminal=terminal, channels=[0, 2], stage=stage)
 
-    ya, yb = found(a), found(b)
-    near(found(-3.7 * a), mixed([-3.7], [ya]), tolerance)
-    near(found(a + b), mixed([1, 1], [ya, yb]), tolerance)
-    near(found(0.3 * a - 2 * b), mixed([0.3, -2], [ya, yb]), tolerance)
+    ya, yb = inverted(a), inverted(b)
+    near(inverted(-3.7 * a), mixed([-3.7], [ya]), tolerance)
+    near(inverted(a + b), mixed([1, 1], [ya, yb]), tolerance)
+    near(inverted(0.3 * a - 2 * b), mixed([0.3, -2], [ya, yb]), tolerance)
 
 
 # ------------------------------------------------------------------- restart
@@ -150,8 +150,8 @@ def test_raw_restarts_after_the_division_is_undone(name: str, through: str) -> N
 def parts_of(name: str, x: Tensor, stage: str) -> tuple[list[sgfi.Inverse], list[float]]:
     family = family_of(name, "online")
     width = sum(len(p) for p in parts_for(name))
-    found = [sgfi.invert(family, x, channels=p, stage=stage) for p in parts_for(name)]
-    return found, [len(p) / width for p in parts_for(name)]
+    parts = [sgfi.invert(family, x, channels=p, stage=stage) for p in parts_for(name)]
+    return parts, [len(p) / width for p in parts_for(name)]
 
 
 def parts_for(name: str) -> list[list[int]]:
@@ -186,9 +186,9 @@ def test_final_is_affine_in_one_over_the_number_of_channels(name: str, stages: i
     width = node.shape[node.channel_axis]
     alone = keep(target_like(name, x), node.channel_axis, [1])
     sizes = [1, 2, width]
-    found = [sgfi.invert(family, x, terminal=alone, channels=c) for c in ([1], [1, 2], list(range(width)))]
+    inverses = [sgfi.invert(family, x, terminal=alone, channels=c) for c in ([1], [1, 2], list(range(width)))]
     for n in family.plan.fitted:
-        y = [f.states[n] for f in found]
+        y = [f.states[n] for f in inverses]
         slope = (y[0] - y[1]) / (1 / sizes[0] - 1 / sizes[1])
         offset = y[0] - slope / sizes[0]
         assert gap(slope / sizes[2] + offset, y[2]) <= 1e-10
@@ -220,9 +220,9 @@ def test_final_recomposes_once_the_offset_is_known(name: str) -> None:
         assert gap(near_all[n], whole.states[n]) <= 1e-12
         assert gap(naive[n], whole.states[n]) > 1e-4
         missing = torch.zeros_like(whole.states[n])
-        for one, all_, channels in zip(parts, wide, parts_for(name), strict=True):
+        for part, all_, channels in zip(parts, wide, parts_for(name), strict=True):
             s = len(channels)  # y = A/s + B and y' = A/C + B give B = (C y' - s y) / (C - s)
-            offset = (width * all_.states[n] - s * one.states[n]) / (width - s)
+            offset = (width * all_.states[n] - s * part.states[n]) / (width - s)
             missing += (1 - s / width) * offset
         assert gap(naive[n] + missing, whole.states[n]) <= 1e-10
 
@@ -235,8 +235,8 @@ def test_coordinates_add_up_without_weights(name: str, stage: str) -> None:
     node = plan_of(name).graph.nodes[tiny(name).target]
     sizes = [node.shape[a] for a in node.coord_axes]
     cells = torch.cartesian_prod(*(torch.arange(n) for n in sizes)).reshape(-1, len(sizes))
-    found = [sgfi.invert(family, x, coords=[tuple(c)], stage=stage) for c in cells.tolist()]
-    near(sgfi.invert(family, x, stage=stage), mixed([1.0] * len(found), found), 1e-12)
+    inverses = [sgfi.invert(family, x, coords=[tuple(c)], stage=stage) for c in cells.tolist()]
+    near(sgfi.invert(family, x, stage=stage), mixed([1.0] * len(inverses), inverses), 1e-12)
 
 
 # ------------------------------------------------------------------- batches
@@ -260,15 +260,15 @@ def test_a_batch_is_its_samples_one_by_one(name: str, stage: str) -> None:
 def test_any_batch_split_gives_the_same_maps(name: str, children: str) -> None:
     calibration, x = tiny(name).inputs(8), inputs(name)
     splits: list[tuple[int, ...]] = [(8,), (1,) * 8, (1, 4, 3), (5, 3)]
-    found = [
+    inverses = [
         sgfi.invert(
             sgfi.calibrate(plan_of(name), calibration.split(s), children=children, progress=False),
             x,
         )
         for s in splits
     ]
-    for one in found[1:]:
-        near(one, dict(found[0].states), 1e-10)
+    for inverse in inverses[1:]:
+        near(inverse, dict(inverses[0].states), 1e-10)
 
 
 @pytest.mark.parametrize("children", CHILDREN)
@@ -321,10 +321,10 @@ def test_a_stored_family_answers_the_same(name: str, dtype: torch.dtype, tmp_pat
     sgfi.save(family, tmp_path / "maps")
     loaded = sgfi.load(tmp_path / "maps", model_of(name, dtype))
     for maps in loaded.maps.values():
-        for weight in (w for one in maps for w in one.weights.values()):
+        for weight in (w for wiener_map in maps for w in wiener_map.weights.values()):
             assert weight.data_ptr() % weight.element_size() == 0  # kernels crash on less
-    expected, found = sgfi.invert(family, x), sgfi.invert(loaded, x)
-    near(found, dict(expected.states), 1e-5 if dtype == torch.float32 else 1e-13)
+    expected, answer = sgfi.invert(family, x), sgfi.invert(loaded, x)
+    near(answer, dict(expected.states), 1e-5 if dtype == torch.float32 else 1e-13)
 
 
 def test_calibrating_twice_gives_the_same_bits() -> None:
@@ -377,8 +377,8 @@ def test_the_model_is_left_as_it_was(name: str) -> None:
     for children in CHILDREN:
         family = sgfi.calibrate(plan, [calibration], children=children, progress=False)
         for stage in STAGES:
-            found = sgfi.invert(family, x, channels=[0], stage=stage)
-            assert not any(t.requires_grad for t in found.states.values())
+            inverse = sgfi.invert(family, x, channels=[0], stage=stage)
+            assert not any(t.requires_grad for t in inverse.states.values())
         sgfi.sweep(family, x, [sgfi.Query(channels=[0]), sgfi.Query(channels=[1])])
     same_portrait(dict(before), portrait(model))
     assert torch.equal(calibration, copies[0]) and torch.equal(x, copies[1])

@@ -88,8 +88,8 @@ def test_steps_agree_with_forward(name: str) -> None:
 )
 def test_frontiers_by_hand(name: str, expected: dict[str, list[str]]) -> None:
     model = tiny(name)
-    found = {v: frontier(model, model.boundaries, model.target, v) for v in model.boundaries[:-1]}
-    assert found == expected
+    frontiers = {v: frontier(model, model.boundaries, model.target, v) for v in model.boundaries[:-1]}
+    assert frontiers == expected
 
 
 def test_a_shallower_target_changes_a_frontier_only_where_it_must() -> None:
@@ -179,12 +179,12 @@ def test_the_map_is_where_the_objective_stands_still(operator: str, partition) -
     """The gradient of eq:wiener_objective, written out as a sum over bins and samples, is zero."""
     axes, ridge = Axes(1, (3, 2, 4)), 0.05
     x, h = axes.spectrum(gaussian(7, 3, 2, 4, seed=1)), axes.spectrum(gaussian(7, 3, 2, 4, seed=2))
-    found = wiener(x, h, partition, operator, ridge, axes)
+    gains = wiener(x, h, partition, operator, ridge, axes)
     shift = ridge * (x.abs() ** 2).mean()
     groups = groups_of("shared" if operator == "gamma" else partition, axes.bins)
     for g in groups:
-        assert all(torch.equal(found[f], found[g[0]]) for f in g)
-        values = found[g[0]] if operator == "full" else found[g[0]].diagonal()
+        assert all(torch.equal(gains[f], gains[g[0]]) for f in g)
+        values = gains[g[0]] if operator == "full" else gains[g[0]].diagonal()
         values = values.clone().requires_grad_()
         m = values if operator == "full" else torch.diag(values)
         misfit = sum(((x[:, f] @ m.T - h[:, f]).abs() ** 2).sum() for f in g) / (len(g) * len(x))
@@ -192,7 +192,7 @@ def test_the_map_is_where_the_objective_stands_still(operator: str, partition) -
         (slope,) = torch.autograd.grad(objective, values)
         assert slope.abs().max() < 1e-12
         if operator != "full":
-            assert torch.equal(found[g[0]], torch.diag(found[g[0]].diagonal()))
+            assert torch.equal(gains[g[0]], torch.diag(gains[g[0]].diagonal()))
 
 
 def test_a_zero_source_gives_a_zero_map() -> None:
@@ -214,17 +214,17 @@ def test_one_linear_layer_with_a_gaussian_source() -> None:
     a, ridge = gaussian(4, 3, seed=1), 0.03
     b = gaussian(3, 3, seed=2)
     s = b @ b.T + 0.2 * torch.eye(3, dtype=torch.float64)
-    found = calibrated(Line(a), coloured(40, s), ridge=ridge).maps["input"]
+    maps = calibrated(Line(a), coloured(40, s), ridge=ridge).maps["input"]
     eye, pull = torch.eye(3, dtype=torch.float64), a.T @ a
     m = pull / 4
     shift = ridge * (m @ s @ m).diagonal().mean()
     g = s @ m @ torch.linalg.inv(m @ s @ m + shift * eye)
-    assert close(found[0][0], g)
+    assert close(maps[0][0], g)
     left = eye - g @ m  # h - y0 = left h
     error = left @ s @ left.T
     shift = ridge * (pull @ error @ pull).diagonal().mean()
     d = error @ pull @ torch.linalg.inv(pull @ error @ pull + shift * eye)
-    assert close(found[1][0], d)
+    assert close(maps[1][0], d)
 
 
 def test_a_circular_convolution_gives_the_wiener_filter_of_every_frequency() -> None:
@@ -256,8 +256,8 @@ def test_an_orthogonal_layer_is_inverted_by_its_transpose() -> None:
     errors = []
     for ridge in (1e-2, 1e-4, 1e-6, 1e-8):
         fitted = calibrated(model, model.inputs(30), ridge=ridge, stages=1)
-        found = fitted.invert(model.inputs(2, seed=9), terminal=terminal)["input"]
-        errors.append((found - terminal @ q).abs().max().item())
+        inverse = fitted.invert(model.inputs(2, seed=9), terminal=terminal)["input"]
+        errors.append((inverse - terminal @ q).abs().max().item())
     assert errors[-1] < 1e-5 and sorted(errors, reverse=True) == errors
     assert close(fitted.maps["input"][0][0], 5 * torch.eye(5, dtype=torch.float64), 1e-5)
 

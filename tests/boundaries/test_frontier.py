@@ -71,8 +71,8 @@ def test_reading_the_batch_size_is_not_a_path() -> None:
             h = self.fc(x)
             return self.out(h + torch.zeros(x.shape[0], 4))
 
-    found = sgfi.capture(Sized().eval(), torch.randn(2, 3))
-    dag = boundary_dag(found, ["input", "fc"], "out")
+    sized = sgfi.capture(Sized().eval(), torch.randn(2, 3))
+    dag = boundary_dag(sized, ["input", "fc"], "out")
     assert dag.edges == {"input": ("fc",), "fc": ("out",)}
 
 

@@ -29,20 +29,20 @@ def plan(
 
 
 def test_a_list_implies_the_input_and_the_target() -> None:
-    found = plan(boundaries=["conv2"])
-    assert found.fitted == ("input", "conv2") and found.target == "conv3"
-    assert found.boundaries == ("input", "conv2", "conv3") and found.mode == "custom"
-    assert found.fitted == plan(boundaries=["conv3", "input", "conv2", "conv2"]).fitted
+    listed_plan = plan(boundaries=["conv2"])
+    assert listed_plan.fitted == ("input", "conv2") and listed_plan.target == "conv3"
+    assert listed_plan.boundaries == ("input", "conv2", "conv3") and listed_plan.mode == "custom"
+    assert listed_plan.fitted == plan(boundaries=["conv3", "input", "conv2", "conv2"]).fitted
 
 
 def test_an_empty_list_is_one_fit_from_input_to_target() -> None:
-    found = plan(boundaries=[])
-    assert found.fitted == ("input",) and found.children("input") == ("conv3",)
+    single_fit = plan(boundaries=[])
+    assert single_fit.fitted == ("input",) and single_fit.children("input") == ("conv3",)
 
 
 def test_any_iterable_of_names_and_aliases_in_any_order() -> None:
-    found = plan(boundaries=(name for name in ["conv2", "act1.tanh"]))
-    assert found.fitted == ("input", "act1", "conv2")
+    ordered_plan = plan(boundaries=(name for name in ["conv2", "act1.tanh"]))
+    assert ordered_plan.fitted == ("input", "act1", "conv2")
 
 
 def test_a_list_can_add_to_the_recipe() -> None:
@@ -84,11 +84,11 @@ def test_what_the_recipe_has_beyond_the_target_is_left_out_but_not_what_was_name
 
 
 def test_full_takes_every_tensor_with_a_channel_axis_on_a_path_to_the_target() -> None:
-    found = plan(boundaries="full")
+    full_plan = plan(boundaries="full")
     upstream = graph("chain").ancestors("conv3")
     axes = {name for name, node in graph("chain").nodes.items() if node.channel_axis is not None}
-    assert set(found.fitted) == upstream & axes and {"conv1", "act1", "act2"} <= set(found.fitted)
-    assert "head" not in found.boundary
+    assert set(full_plan.fitted) == upstream & axes and {"conv1", "act1", "act2"} <= set(full_plan.fitted)
+    assert "head" not in full_plan.boundary
 
 
 def test_a_name_that_does_not_reach_the_target_is_named() -> None:
@@ -212,7 +212,7 @@ def test_one_choice_for_all_and_a_choice_by_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"partition": "grouped"}, "'grouped'"),
         ({"partition": {"conv2": [0, 1]}}, r"6 integer group ids for 'conv2'"),
@@ -227,8 +227,8 @@ def test_one_choice_for_all_and_a_choice_by_node() -> None:
         ({"operator": None}, "None"),
     ],
 )
-def test_wrong_partitions_and_operators_are_refused(more: dict, told: str) -> None:
-    with pytest.raises(PlanError, match=told):
+def test_wrong_partitions_and_operators_are_refused(more: dict, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
         plan(**more)
 
 
@@ -236,9 +236,9 @@ def test_wrong_partitions_and_operators_are_refused(more: dict, told: str) -> No
 
 
 def test_toward_a_shallower_target_keeps_the_frontiers() -> None:
-    found = plan().toward("conv2")
-    assert found.target == "conv2" and found.fitted == ("input", "act1")
-    assert found.frontiers == {"input": ("act1",), "act1": ("conv2",)}
+    shallower = plan().toward("conv2")
+    assert shallower.target == "conv2" and shallower.fitted == ("input", "act1")
+    assert shallower.frontiers == {"input": ("act1",), "act1": ("conv2",)}
     assert plan().toward("conv3").fitted == plan().fitted
 
 
@@ -260,10 +260,10 @@ def test_toward_an_unknown_name_suggests() -> None:
 
 
 def test_the_table_tells_every_boundary() -> None:
-    found = plan(operator={"act1": "diagonal"})
-    lines = found.table().splitlines()
+    mixed_plan = plan(operator={"act1": "diagonal"})
+    lines = mixed_plan.table().splitlines()
     rows = {line.split()[0]: line for line in lines[1:]}
-    assert list(rows) == list(found.boundaries)
+    assert list(rows) == list(mixed_plan.boundaries)
     assert "Bx4x5x6" in rows["act1"] and "diagonal" in rows["act1"] and "conv2" in rows["act1"]
     assert "(target)" in rows["conv3"] and " 20 " in rows["act1"]
-    assert str(found).endswith(found.table()) and "3 fitted" in repr(found)
+    assert str(mixed_plan).endswith(mixed_plan.table()) and "3 fitted" in repr(mixed_plan)

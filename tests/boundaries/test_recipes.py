@@ -423,7 +423,7 @@ def test_bert_encoder_from_embeddings() -> None:
     config = transformers.BertConfig(
         vocab_size=20, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32
     )
-    layers = [f"lm.encoder.layer.{i}.{place}.add" for i in range(2) for place in ("attention.output", "output")]
+    layers = [f"lm.encoder.layer.{i}.{part}.add" for i in range(2) for part in ("attention.output", "output")]
     encoder = FromEmbeddings(transformers.BertModel(config, add_pooling_layer=False))
     expected = ["input", "lm.embeddings.LayerNorm", *layers, "lm.encoder.layer.1.output.LayerNorm"]
     assert generic(encoder, 8, 16) == expected
@@ -482,11 +482,11 @@ def test_u_net_stands_at_its_pools_and_skips() -> None:
             self.up2, self.up1, self.out = nn.Conv2d(12, 4, 3, 1, 1), nn.Conv2d(8, 4, 3, 1, 1), nn.Conv2d(4, 1, 1)
 
         def forward(self, x: Tensor) -> Tensor:
-            one = self.down1(x).relu()
-            two = self.down2(F.max_pool2d(one, 2)).relu()
-            low = F.interpolate(self.low(F.max_pool2d(two, 2)).relu(), scale_factor=2)
-            high = F.interpolate(self.up2(torch.cat([two, low], 1)).relu(), scale_factor=2)
-            return self.out(self.up1(torch.cat([one, high], 1)).relu())
+            level1 = self.down1(x).relu()
+            level2 = self.down2(F.max_pool2d(level1, 2)).relu()
+            low = F.interpolate(self.low(F.max_pool2d(level2, 2)).relu(), scale_factor=2)
+            high = F.interpolate(self.up2(torch.cat([level2, low], 1)).relu(), scale_factor=2)
+            return self.out(self.up1(torch.cat([level1, high], 1)).relu())
 
     chosen = recipe_boundaries(capture(UNet().eval(), torch.randn(2, 3, 16, 16)))
     assert chosen.boundaries == ("input", "max_pool2d", "max_pool2d_1", "cat", "cat_1")

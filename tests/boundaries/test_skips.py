@@ -32,11 +32,11 @@ class UNet(nn.Module):
         self.up2, self.up1 = Down(3), Down(3)
 
     def forward(self, x: Tensor) -> Tensor:
-        one = self.down1(self.stem(x))
-        two = self.down2(nn.functional.avg_pool2d(one, 2))
-        low = self.bottom(nn.functional.avg_pool2d(two, 2))
-        back = self.up2(self.join2(torch.cat([two, nn.functional.interpolate(low, scale_factor=2)], 1)))
-        return self.up1(self.join1(torch.cat([one, nn.functional.interpolate(back, scale_factor=2)], 1)))
+        level1 = self.down1(self.stem(x))
+        level2 = self.down2(nn.functional.avg_pool2d(level1, 2))
+        low = self.bottom(nn.functional.avg_pool2d(level2, 2))
+        back = self.up2(self.join2(torch.cat([level2, nn.functional.interpolate(low, scale_factor=2)], 1)))
+        return self.up1(self.join1(torch.cat([level1, nn.functional.interpolate(back, scale_factor=2)], 1)))
 
 
 @cache

@@ -39,19 +39,19 @@ class Bottleneck(nn.Module):
 
 class TestResidualAdds:
     def test_identity_and_projected_shortcuts_count_before_their_activation(self) -> None:
-        found = structure(nn.Sequential(Residual(nn.Conv2d(4, 4, 3, padding=1)), Bottleneck(4, 6)), 4, 8, 8)
-        assert found.residual_adds == ("0", "1.add")
-        assert found.join_source("0") == "input"
-        assert found.join_source("1.add") == "0"
+        net = structure(nn.Sequential(Residual(nn.Conv2d(4, 4, 3, padding=1)), Bottleneck(4, 6)), 4, 8, 8)
+        assert net.residual_adds == ("0", "1.add")
+        assert net.join_source("0") == "input"
+        assert net.join_source("1.add") == "0"
 
     def test_polynomial_activation_does_not_count(self) -> None:
         class Cubic(nn.Module):
             def forward(self, x: Tensor) -> Tensor:
                 return 0.5 * x * (1 + torch.tanh(0.8 * (x + 0.0447 * x**3)))
 
-        found = structure(nn.Sequential(nn.Linear(6, 6), Cubic(), nn.Linear(6, 6)), 5, 6)
-        assert "1.add" in found.order
-        assert found.residual_adds == ()
+        net = structure(nn.Sequential(nn.Linear(6, 6), Cubic(), nn.Linear(6, 6)), 5, 6)
+        assert "1.add" in net.order
+        assert net.residual_adds == ()
 
     def test_rotary_embedding_does_not_count(self) -> None:
         class Rotary(nn.Module):
@@ -63,9 +63,9 @@ class TestResidualAdds:
                 turned = torch.cat([-q[..., 3:], q[..., :3]], dim=-1)
                 return q * self.angle.cos() + turned * self.angle.sin()
 
-        found = structure(nn.Sequential(nn.Linear(6, 6), Rotary(), nn.Linear(6, 6)), 5, 6)
-        assert found.node("1").op == "add"
-        assert found.residual_adds == ()
+        net = structure(nn.Sequential(nn.Linear(6, 6), Rotary(), nn.Linear(6, 6)), 5, 6)
+        assert net.node("1").op == "add"
+        assert net.residual_adds == ()
 
     def test_weights_added_to_a_stream_do_not_count(self) -> None:
         class Positions(nn.Module):
@@ -112,9 +112,9 @@ class TestResidualAdds:
                 y = self.norm(x)
                 return self.one(y) + self.two(y) + x
 
-        found = structure(nn.Sequential(Parallel(), nn.LayerNorm(6)), 5, 6)
-        assert "0.add" in found.order
-        assert found.residual_adds == ("0",)
+        net = structure(nn.Sequential(Parallel(), nn.LayerNorm(6)), 5, 6)
+        assert "0.add" in net.order
+        assert net.residual_adds == ("0",)
 
     def test_averaged_heads_are_left_out_beside_sums_with_coordinates(self) -> None:
         class TwoHeads(nn.Module):
@@ -137,31 +137,31 @@ class TestResidualAdds:
             def forward(self, x: Tensor) -> Tensor:
                 return x @ self.weight
 
-        found = structure(Residual(Product()), 5, 6)
-        assert found.is_layer("inner")
-        assert found.residual_adds == ("add",)
+        net = structure(Residual(Product()), 5, 6)
+        assert net.is_layer("inner")
+        assert net.residual_adds == ("add",)
 
 
 class TestPaths:
     def test_trunk_leaves_out_both_arms_of_a_fork(self) -> None:
-        found = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Bottleneck(4, 6), nn.Conv2d(6, 2, 1)), 3, 8, 8)
-        assert found.trunk("2") == ("input", "0", "1.add", "1", "2")
-        assert found.trunk("1.shortcut") == ("input", "0", "1.shortcut")
+        net = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Bottleneck(4, 6), nn.Conv2d(6, 2, 1)), 3, 8, 8)
+        assert net.trunk("2") == ("input", "0", "1.add", "1", "2")
+        assert net.trunk("1.shortcut") == ("input", "0", "1.shortcut")
 
     def test_common_source_may_be_one_of_them(self) -> None:
-        found = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Bottleneck(4, 6)), 3, 8, 8)
-        assert found.common_source(["1.main.1", "1.shortcut"]) == "0"
-        assert found.common_source(["1.main.1", "1.main.0"]) == "1.main.0"
+        net = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Bottleneck(4, 6)), 3, 8, 8)
+        assert net.common_source(["1.main.1", "1.shortcut"]) == "0"
+        assert net.common_source(["1.main.1", "1.main.0"]) == "1.main.0"
 
     def test_between_has_the_sink_and_not_the_source(self) -> None:
-        found = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Bottleneck(4, 6)), 3, 8, 8)
-        assert found.between("0", "1.add") == ("1.main.0", "1.main.1", "1.shortcut", "1.add")
-        assert found.between("1.shortcut", "1.main.1") == ()
+        net = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Bottleneck(4, 6)), 3, 8, 8)
+        assert net.between("0", "1.add") == ("1.main.0", "1.main.1", "1.shortcut", "1.add")
+        assert net.between("1.shortcut", "1.main.1") == ()
 
     def test_separated_by_a_layer(self) -> None:
-        found = structure(nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 1)), 3, 8, 8)
-        assert not found.separated("0", "2")
-        assert found.separated("2", "3")
+        net = structure(nn.Sequential(nn.Conv2d(3, 4, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 4, 1)), 3, 8, 8)
+        assert not net.separated("0", "2")
+        assert net.separated("2", "3")
 
 
 class TestModules:
@@ -174,11 +174,11 @@ class TestModules:
             def forward(self, x: Tensor) -> Tensor:
                 return self.block(self.block(x))
 
-        found = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Shared()), 3, 8, 8)
-        first, second = found.blocks("Bottleneck")
+        net = structure(nn.Sequential(nn.Conv2d(3, 4, 1), Shared()), 3, 8, 8)
+        first, second = net.blocks("Bottleneck")
         assert (first.output, second.output) == ("1.block", "1.block_1")
-        assert found.block_input(first) == "0"
-        assert found.block_input(second) == "1.block"
+        assert net.block_input(first) == "0"
+        assert net.block_input(second) == "1.block"
         assert not set(first.tensors) & set(second.tensors)
 
     def test_kinds_hold_the_wrapped_model(self) -> None:
@@ -186,17 +186,17 @@ class TestModules:
         assert {"Sequential", "Bottleneck", "Conv2d", "Tanh"} <= kinds
 
     def test_block_outputs_are_what_modules_return(self) -> None:
-        found = structure(nn.Sequential(Residual(nn.Conv2d(4, 4, 1)), Bottleneck(4, 6)), 4, 8, 8)
-        assert found.block_outputs(found.residual_adds) == ("0",)
+        net = structure(nn.Sequential(Residual(nn.Conv2d(4, 4, 1)), Bottleneck(4, 6)), 4, 8, 8)
+        assert net.block_outputs(net.residual_adds) == ("0",)
 
     def test_largest_kernel(self) -> None:
         assert structure(nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, (1, 5))), 3, 8, 8).largest_kernel == 5
         assert structure(nn.Linear(3, 4), 3).largest_kernel == 0
 
     def test_normed_follows_only_a_sole_reader(self) -> None:
-        found = structure(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1)), 3, 8, 8)
-        assert found.normed("0") == "1"
-        assert found.normed("3") == "3"
+        net = structure(nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1)), 3, 8, 8)
+        assert net.normed("0") == "1"
+        assert net.normed("3") == "3"
 
 
 class RootMeanSquare(nn.Module):
@@ -241,9 +241,9 @@ class TestLayout:
             def forward(self, x: Tensor) -> Tensor:
                 return self.out(self.mix(x).view(-1, 3, 4, 6))
 
-        found = structure(Mapped(), 12, 6)
-        assert found.laid_out("mix") == "view"
-        assert found.node("view").coord_axes == (1, 2)
+        net = structure(Mapped(), 12, 6)
+        assert net.laid_out("mix") == "view"
+        assert net.node("view").coord_axes == (1, 2)
 
     def test_split_into_heads_or_read_twice_stays(self) -> None:
         class Heads(nn.Module):

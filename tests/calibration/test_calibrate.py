@@ -53,10 +53,10 @@ def reference(name: str = "chain", children: str = "true", stages: int = 2) -> s
     return calibrate(plan(name), batches(name), children=children, stages=stages)
 
 
-def agree(one: sgfi.MapFamily, two: sgfi.MapFamily, exactly: bool = False) -> None:
-    assert one.maps.keys() == two.maps.keys() and one.stages == two.stages
-    for name in one.maps:
-        for left, right in zip(one.maps[name], two.maps[name], strict=True):
+def agree(first: sgfi.MapFamily, second: sgfi.MapFamily, exactly: bool = False) -> None:
+    assert first.maps.keys() == second.maps.keys() and first.stages == second.stages
+    for name in first.maps:
+        for left, right in zip(first.maps[name], second.maps[name], strict=True):
             assert left.weights.keys() == right.weights.keys()
             for key in left.weights:
                 if exactly:

@@ -38,19 +38,19 @@ def energy(value: torch.Tensor) -> torch.Tensor:
 def test_no_energy_after_the_last_queried_position(name: str, stage: str) -> None:
     x = tiny("two layers").inputs(3, seed=2)
     asked = [sgfi.Query(coords=[p]) for p in range(LENGTH)] + [sgfi.Query(coords=[0, 2], channels=[1, 4])]
-    for query, found in zip(asked, sgfi.sweep(fitted(name), x, asked, stage=stage), strict=True):
+    for query, inverse in zip(asked, sgfi.sweep(fitted(name), x, asked, stage=stage), strict=True):
         (last,) = max(query.coords)
-        for state in found.states.values():
+        for state in inverse.states.values():
             assert torch.equal(state[:, last + 1 :], torch.zeros_like(state[:, last + 1 :]))
-        assert energy(found.value)[last] > 0
+        assert energy(inverse.value)[last] > 0
         alone = sgfi.invert(fitted(name), x, channels=query.channels, coords=query.coords, stage=stage)
-        torch.testing.assert_close(alone.value, found.value)
+        torch.testing.assert_close(alone.value, inverse.value)
 
 
 def test_the_papers_family_does_leak() -> None:
     x = tiny("two layers").inputs(3, seed=2)
-    found = energy(sgfi.invert(fitted("paper"), x, coords=[1]).value)
-    assert found[2:].sum() > 0.05 * found.sum()
+    energies = energy(sgfi.invert(fitted("paper"), x, coords=[1]).value)
+    assert energies[2:].sum() > 0.05 * energies.sum()
     assert not energy(sgfi.invert(fitted("paper"), x, coords=[1], stage="raw").value)[2:].any()
 
 
@@ -58,9 +58,9 @@ def test_the_papers_family_does_leak() -> None:
 def test_tokens_after_the_query_change_nothing(name: str) -> None:
     x, other = tiny("two layers").inputs(3, seed=2), tiny("two layers").inputs(3, seed=5)
     later = torch.cat([x[:, :2], other[:, 2:]], dim=1)
-    found, again = (sgfi.invert(fitted(name), one, coords=[1]).value for one in (x, later))
-    torch.testing.assert_close(found, again)
-    leaky, changed = (sgfi.invert(fitted("paper"), one, coords=[1]).value for one in (x, later))
+    value, again = (sgfi.invert(fitted(name), sequence, coords=[1]).value for sequence in (x, later))
+    torch.testing.assert_close(value, again)
+    leaky, changed = (sgfi.invert(fitted("paper"), sequence, coords=[1]).value for sequence in (x, later))
     assert not torch.allclose(leaky, changed, rtol=1e-3)
 
 
@@ -74,8 +74,8 @@ def test_a_query_without_coordinates_is_one_of_all_of_them() -> None:
 def test_every_way_to_fit(children: str) -> None:
     ridge = "auto" if children == "cross-fitted" else 0.01
     x = tiny("two layers").inputs(2, seed=2)
-    found = sgfi.invert(fitted("kernel", children, ridge), x, coords=[1]).value
-    assert torch.isfinite(found).all() and not found[:, 2:].any() and found[:, :2].all()
+    value = sgfi.invert(fitted("kernel", children, ridge), x, coords=[1]).value
+    assert torch.isfinite(value).all() and not value[:, 2:].any() and value[:, :2].all()
 
 
 def test_maps_on_disk_and_within_a_budget(tmp_path: Path) -> None:

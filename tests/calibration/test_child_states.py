@@ -38,7 +38,7 @@ def setup(count: int = 24) -> tuple[sgfi.Plan, list[Tensor]]:
 
 
 def weights(family: sgfi.MapFamily) -> list[Tensor]:
-    return [tensor for maps in family.maps.values() for one in maps for tensor in one.weights.values()]
+    return [tensor for maps in family.maps.values() for wiener_map in maps for tensor in wiener_map.weights.values()]
 
 
 def test_a_carried_state_comes_from_maps_that_did_not_see_its_sample() -> None:
@@ -97,8 +97,8 @@ def test_samples_say_the_same_as_their_moments(children: str, monkeypatch: pytes
     options = {"ridge": "auto", "children": children, "progress": False}
     few = sgfi.calibrate(plan, batches, **options)
     monkeypatch.setattr(MemoryPlan, "few", lambda memory, name: False)
-    for one, two in zip(weights(few), weights(sgfi.calibrate(plan, batches, **options)), strict=True):
-        torch.testing.assert_close(one, two, rtol=1e-6, atol=1e-8)
+    for left, right in zip(weights(few), weights(sgfi.calibrate(plan, batches, **options)), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-6, atol=1e-8)
 
 
 def test_too_few_samples_to_hold_any_out() -> None:
@@ -142,8 +142,8 @@ def test_an_interrupted_cross_fitted_calibration_resumes_to_the_same_maps(tmp_pa
     with pytest.raises(KeyboardInterrupt):
         sgfi.calibrate(plan, Stopping(batches, reads), checkpoint=folder, progress=False, **BEST)  # type: ignore[arg-type]
     resumed = sgfi.calibrate(plan, batches, checkpoint=folder, progress=False, **BEST)  # type: ignore[arg-type]
-    for one, two in zip(weights(whole), weights(resumed), strict=True):
-        assert torch.equal(one, two)
+    for expected, weight in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(expected, weight)
     assert not (folder / "states").exists()
 
 
@@ -155,8 +155,8 @@ def test_lost_states_mean_fitting_again_not_fitting_wrong(tmp_path: Path) -> Non
     for file in (tmp_path / "m" / "states").glob("*"):
         file.unlink()
     resumed = sgfi.calibrate(plan, batches, checkpoint=tmp_path / "m", progress=False, **BEST)  # type: ignore[arg-type]
-    for one, two in zip(weights(whole), weights(resumed), strict=True):
-        assert torch.equal(one, two)
+    for expected, weight in zip(weights(whole), weights(resumed), strict=True):
+        assert torch.equal(expected, weight)
 
 
 @pytest.mark.parametrize(

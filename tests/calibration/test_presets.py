@@ -34,10 +34,10 @@ def calibrate(planned: sgfi.Plan, **options) -> sgfi.MapFamily:
     return sgfi.calibrate(planned, batches(), progress=False, **options)
 
 
-def agree(one: sgfi.MapFamily, two: sgfi.MapFamily) -> None:
-    assert one.plan.description == two.plan.description and one.samples == two.samples
-    for name in one.maps:
-        for left, right in zip(one.maps[name], two.maps[name], strict=True):
+def agree(first: sgfi.MapFamily, second: sgfi.MapFamily) -> None:
+    assert first.plan.description == second.plan.description and first.samples == second.samples
+    for name in first.maps:
+        for left, right in zip(first.maps[name], second.maps[name], strict=True):
             assert all(torch.equal(left.weights[key], right.weights[key]) for key in left.weights)
 
 

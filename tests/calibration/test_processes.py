@@ -27,10 +27,10 @@ def torchrun(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*launcher, *command], env=known, capture_output=True, text=True, timeout=300, check=False)
 
 
-def agree(one: sgfi.MapFamily, two: sgfi.MapFamily) -> None:
-    assert one.maps.keys() == two.maps.keys() and one.stages == two.stages
-    for name in one.maps:
-        for left, right in zip(one.maps[name], two.maps[name], strict=True):
+def agree(first: sgfi.MapFamily, second: sgfi.MapFamily) -> None:
+    assert first.maps.keys() == second.maps.keys() and first.stages == second.stages
+    for name in first.maps:
+        for left, right in zip(first.maps[name], second.maps[name], strict=True):
             for key in left.weights:
                 torch.testing.assert_close(left.weights[key], right.weights[key], rtol=1e-7, atol=1e-9)
 
@@ -52,8 +52,8 @@ def test_two_processes_give_the_maps_of_one(mode: str, ran: Path) -> None:
     assert together.samples == alone.samples == (39 if mode == "tangents" else 13 - held_out)
     assert together.mean == alone.mean or together.mean == pytest.approx(alone.mean, rel=1e-12)
     for name, records in alone.diagnostics.items():
-        for one, two in zip(records, together.diagnostics[name], strict=True):
-            assert two == pytest.approx(one, rel=1e-7)
+        for expected, record in zip(records, together.diagnostics[name], strict=True):
+            assert record == pytest.approx(expected, rel=1e-7)
 
 
 def test_a_checkpoint_of_two_processes_is_that_of_one(ran: Path) -> None:

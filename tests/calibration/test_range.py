@@ -46,11 +46,11 @@ def test_the_unit_of_a_layer_does_not_matter_or_is_refused(way: str, dtype: torc
     answered = []
     for scale in SCALES:
         try:
-            found = inverse(scale, dtype, way)
+            rescaled = inverse(scale, dtype, way)
         except CalibrationError:
             continue
         answered.append(scale)
-        assert (found - expected).norm() < 1e-2 * expected.norm(), scale
+        assert (rescaled - expected).norm() < 1e-2 * expected.norm(), scale
     assert {1e-6, 1e6, 1e9} <= set(answered)
     assert 1e18 in answered or dtype == torch.float32
 

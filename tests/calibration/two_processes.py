@@ -71,7 +71,7 @@ def main(folder: Path, modes: list[str]) -> None:
         checkpoint = folder / name.replace(" ", "_")
         data = Mortal(checkpoint / UNFINISHED) if killed == str(rank) else None
         family = calibrate(name, data, distributed=True, checkpoint=checkpoint)
-        weights = [w for maps in family.maps.values() for one in maps for w in one.weights.values()]
+        weights = [w for maps in family.maps.values() for wiener_map in maps for w in wiener_map.weights.values()]
         sums = TorchProcessGroup(torch.device("cpu")).all_gather([float(weight.abs().sum()) for weight in weights])
         assert sums[0] == sums[1], f"{mode}: the processes have different maps"
     leave_group()

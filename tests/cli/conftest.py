@@ -60,16 +60,16 @@ def sgfi_command() -> Callable[..., Outcome]:
     """Run a command line; anything but a clean exit is raised."""
 
     def run(*words: object) -> Outcome:
-        found = CliRunner().invoke(app, [str(word) for word in words])
-        if found.exception and not isinstance(found.exception, SystemExit):
-            raise found.exception
-        return Outcome(found.exit_code, found.stdout, found.stderr)
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        if result.exception and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Outcome(result.exit_code, result.stdout, result.stderr)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with ``tiny.py``, ``photos/`` (8 good images, one broken) and ``one.png``."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "tiny.py").write_text(BUILDER)
@@ -84,8 +84,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def model(place: Path) -> str:
-    return f"{place / 'tiny.py'}:build"
+def model(root: Path) -> str:
+    return f"{root / 'tiny.py'}:build"
 
 
 @pytest.fixture(scope="session")
@@ -95,11 +95,11 @@ def on_maps(sgfi_command: Callable[..., Outcome], model: str) -> Callable[..., O
 
 
 @pytest.fixture(scope="session")
-def fitted(place: Path, model: str, sgfi_command: Callable[..., Outcome]) -> tuple[Path, Outcome]:
+def fitted(root: Path, model: str, sgfi_command: Callable[..., Outcome]) -> tuple[Path, Outcome]:
     """Maps, and what the command said while fitting them."""
-    maps = place / "maps" / "tiny"
+    maps = root / "maps" / "tiny"
     outcome = sgfi_command(
-        "calibrate", model, "--data", place / "photos", "--out", maps, "--target", "three", "--boundaries", "one,add"
+        "calibrate", model, "--data", root / "photos", "--out", maps, "--target", "three", "--boundaries", "one,add"
     )
     assert outcome.code == 0, outcome.all
     return maps, outcome

@@ -125,7 +125,7 @@ def build():
 """The generic recipe puts boundaries at both pools; the first convolution is inside the first segment."""
 
 
-def test_calibrate_counts_the_broken_image(fitted, place: Path) -> None:
+def test_calibrate_counts_the_broken_image(fitted, root: Path) -> None:
     maps, outcome = fitted
     assert "skipped broken.jpg (" in outcome.err and outcome.err.count("broken.jpg") == 1
     assert "1 unreadable" in outcome.err
@@ -137,39 +137,39 @@ def test_calibrate_counts_the_broken_image(fitted, place: Path) -> None:
     assert not maps.with_name("tiny.partial").exists()
 
 
-def test_quiet_says_nothing_of_skipped_images(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_quiet_says_nothing_of_skipped_images(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     words = ["--out", tmp_path / "a.npy", "--limit", 20]
-    assert on_maps("invert", maps, place / "photos", *words, "-q").err == ""
-    assert "broken.jpg" in on_maps("invert", maps, place / "photos", *words, "--force").err
+    assert on_maps("invert", maps, root / "photos", *words, "-q").err == ""
+    assert "broken.jpg" in on_maps("invert", maps, root / "photos", *words, "--force").err
 
 
-def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, place: Path) -> None:
+def test_calibrate_is_the_engine_on_the_same_batches(maps: Path, model: str, root: Path) -> None:
     opened = open_maps(maps)
-    files = sorted((place / "photos").glob("*.png"))
+    files = sorted((root / "photos").glob("*.png"))
     x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
     again = sgfi.calibrate(opened.family.plan, [x], progress=False)
-    one, two = (sgfi.invert(family, x).value for family in (opened.family, again))
-    assert torch.allclose(one, two, atol=1e-4)
+    stored, refitted = (sgfi.invert(family, x).value for family in (opened.family, again))
+    assert torch.allclose(stored, refitted, atol=1e-4)
 
 
-def test_calibrate_on_mirrored_pictures_too(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
-    words = ("--data", place / "photos", "--out", tmp_path / "m", "--target", "three", "--boundaries", "one,add")
+def test_calibrate_on_mirrored_pictures_too(sgfi_command, model: str, root: Path, tmp_path: Path) -> None:
+    words = ("--data", root / "photos", "--out", tmp_path / "m", "--target", "three", "--boundaries", "one,add")
     assert sgfi_command("calibrate", model, *words, "--mirror").code == 0
     opened = open_maps(tmp_path / "m")
     assert opened.family.samples == 16 and opened.family.provenance["data"]["mirrored"]
 
 
-def test_calibrate_does_not_write_over_maps(sgfi_command, maps: Path, model: str, place: Path) -> None:
+def test_calibrate_does_not_write_over_maps(sgfi_command, maps: Path, model: str, root: Path) -> None:
     before = (maps / "manifest.json").stat().st_mtime_ns
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", maps)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", maps)
     assert outcome.code == 6 and "--force" in outcome.err
     assert (maps / "manifest.json").stat().st_mtime_ns == before
 
 
-def test_calibrate_forced_replaces_maps(sgfi_command, model: str, place: Path, maps: Path, tmp_path: Path) -> None:
+def test_calibrate_forced_replaces_maps(sgfi_command, model: str, root: Path, maps: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(maps, tmp_path / "copy")
     words = ["--target", "add", "--boundaries", "one", "--limit", 4, "--quiet", "--force"]
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", copy, *words)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", copy, *words)
     assert outcome.code == 0
     assert json.loads((copy / "manifest.json").read_text())["plan"]["target"] == "add"
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
@@ -183,24 +183,24 @@ def no_fitting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sgfi, "calibrate", refuse)
 
 
-def test_calibrate_forced_spares_what_is_not_maps(sgfi_command, model, place, tmp_path, no_fitting) -> None:
+def test_calibrate_forced_spares_what_is_not_maps(sgfi_command, model, root, tmp_path, no_fitting) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("mine")
-    words = ["--data", place / "photos", "--out", tmp_path / "thesis", "--force"]
+    words = ["--data", root / "photos", "--out", tmp_path / "thesis", "--force"]
     outcome = sgfi_command("calibrate", model, *words)
     assert outcome.code == 6 and "something else" in outcome.err
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_calibrate_into_a_file_is_refused(sgfi_command, model, place, tmp_path, no_fitting, force) -> None:
+def test_calibrate_into_a_file_is_refused(sgfi_command, model, root, tmp_path, no_fitting, force) -> None:
     (tmp_path / "notes").write_text("mine")
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "notes", *force)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "notes", *force)
     assert outcome.code == 6 and "is a file" in outcome.err
     assert (tmp_path / "notes").read_text() == "mine"
 
 
-def test_calibrate_spares_a_folder_that_appears_meanwhile(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
+def test_calibrate_spares_a_folder_that_appears_meanwhile(sgfi_command, model, root, tmp_path, monkeypatch) -> None:
     out, fit = tmp_path / "maps", sgfi.calibrate
 
     def meanwhile(*args: object, **options: object) -> object:
@@ -210,15 +210,15 @@ def test_calibrate_spares_a_folder_that_appears_meanwhile(sgfi_command, model, p
 
     monkeypatch.setattr(sgfi, "calibrate", meanwhile)
     words = ["--target", "add", "--boundaries", "one", "--limit", 4, "--quiet", "--force"]
-    assert sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, *words).code == 6
+    assert sgfi_command("calibrate", model, "--data", root / "photos", "--out", out, *words).code == 6
     assert (out / "chapter.txt").read_text() == "mine"
     assert (tmp_path / "maps.partial" / "manifest.json").exists()
 
 
-def test_calibrate_forced_takes_an_empty_folder(sgfi_command, model, place, tmp_path) -> None:
+def test_calibrate_forced_takes_an_empty_folder(sgfi_command, model, root, tmp_path) -> None:
     (tmp_path / "maps").mkdir()
     words = ["--target", "add", "--boundaries", "one", "--limit", 4, "--quiet", "--force"]
-    assert sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words).code == 0
+    assert sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", *words).code == 0
     assert (tmp_path / "maps" / "manifest.json").exists()
 
 
@@ -239,14 +239,14 @@ def test_calibrate_forced_takes_an_empty_folder(sgfi_command, model, place, tmp_
         (["--data", "photos", "--stages", "auto", "--children", "true"], 7),
     ],
 )
-def test_calibrate_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, words, code) -> None:
-    monkeypatch.chdir(place)
+def test_calibrate_on_bad_input(sgfi_command, model, root, tmp_path, monkeypatch, words, code) -> None:
+    monkeypatch.chdir(root)
     outcome = sgfi_command("calibrate", model, "--out", tmp_path / "maps", *words)
     assert outcome.code == code, outcome.all
     assert not (tmp_path / "maps").exists()
 
 
-def test_calibrate_cross_fitted_with_everything_chosen_by_the_data(sgfi_command, model, place, tmp_path) -> None:
+def test_calibrate_cross_fitted_with_everything_chosen_by_the_data(sgfi_command, model, root, tmp_path) -> None:
     out = tmp_path / "maps"
     words = [
         "--children",
@@ -260,7 +260,7 @@ def test_calibrate_cross_fitted_with_everything_chosen_by_the_data(sgfi_command,
         "--boundaries",
         "one",
     ]
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, "--quiet", *words)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", out, "--quiet", *words)
     assert outcome.code == 0, outcome.all
     fit = json.loads((out / "manifest.json").read_text())["calibration"]
     assert fit["children"] == "cross-fitted" and fit["ridge"] == "auto"
@@ -268,20 +268,20 @@ def test_calibrate_cross_fitted_with_everything_chosen_by_the_data(sgfi_command,
     assert "cross-fitted children" in sgfi_command("maps", "info", out).out
 
 
-def test_calibrate_on_tangents(sgfi_command, model, place, tmp_path) -> None:
+def test_calibrate_on_tangents(sgfi_command, model, root, tmp_path) -> None:
     out, words = tmp_path / "maps", ("--on", "tangents2", "--batch-size", "4", "--limit", "4", "--quiet")
-    assert sgfi_command("calibrate", model, "--data", place / "photos", "--out", out, *words).code == 0
+    assert sgfi_command("calibrate", model, "--data", root / "photos", "--out", out, *words).code == 0
     family = open_maps(out).family
     assert family.samples == 8 and family.mean is not None and len(family.mean) == 3
     assert "8 tangents" in sgfi_command("maps", "info", out).out
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "more", "--on", "slopes")
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "more", "--on", "slopes")
     assert outcome.code == 7 and "tangents<k>" in outcome.err
 
 
-def test_calibrate_takes_the_former_name_of_cross_fitted_children(sgfi_command, model, place, tmp_path) -> None:
+def test_calibrate_takes_the_former_name_of_cross_fitted_children(sgfi_command, model, root, tmp_path) -> None:
     words = ["--children", "honest", "--target", "add", "--boundaries", "one"]
     with pytest.warns(DeprecationWarning, match="cross-fitted"):
-        outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+        outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code == 0 and "is now called cross-fitted" in outcome.err, outcome.all
     fit = json.loads((tmp_path / "maps" / "manifest.json").read_text())["calibration"]
     assert fit["children"] == fit["settings"]["children"] == "cross-fitted"
@@ -298,7 +298,7 @@ def test_calibrate_takes_the_former_name_of_cross_fitted_children(sgfi_command, 
     ],
     ids=str,
 )
-def test_calibrate_with_a_preset(sgfi_command, place, tmp_path, monkeypatch, words, opened, tied) -> None:
+def test_calibrate_with_a_preset(sgfi_command, root, tmp_path, monkeypatch, words, opened, tied) -> None:
     """Options override the preset one by one. The plan is looked at, not fitted."""
     (tmp_path / "pools.py").write_text(POOLS)
     plans = []
@@ -308,7 +308,7 @@ def test_calibrate_with_a_preset(sgfi_command, place, tmp_path, monkeypatch, wor
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sgfi, "calibrate", look)
-    model = [f"{tmp_path / 'pools.py'}:build", "--weights", "none", "--data", place / "photos"]
+    model = [f"{tmp_path / 'pools.py'}:build", "--weights", "none", "--data", root / "photos"]
     outcome = sgfi_command("calibrate", *model, "--out", tmp_path / "maps", "--preset", "aligned", *words)
     assert outcome.code == 130, outcome.all
     ((plan, preset),) = plans
@@ -317,13 +317,13 @@ def test_calibrate_with_a_preset(sgfi_command, place, tmp_path, monkeypatch, wor
     assert preset.refine(plan) is plan
 
 
-def test_calibrate_with_an_unknown_preset(sgfi_command, model, place, tmp_path) -> None:
-    words = ["--data", place / "photos", "--out", tmp_path / "maps", "--preset", "alinged"]
+def test_calibrate_with_an_unknown_preset(sgfi_command, model, root, tmp_path) -> None:
+    words = ["--data", root / "photos", "--out", tmp_path / "maps", "--preset", "alinged"]
     outcome = sgfi_command("calibrate", model, *words)
     assert outcome.code == 7 and "['paper', 'aligned']" in outcome.err and "'aligned'?" in outcome.err
 
 
-def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
+def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, root, tmp_path, monkeypatch) -> None:
     from sgfi.storage import Checkpoint
 
     kept: list[str] = []
@@ -335,7 +335,7 @@ def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place
         kept.append(name)
         return keep(self, name, *rest)
 
-    words = ["calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", "--quiet"]
+    words = ["calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", "--quiet"]
     words += ["--target", "three", "--boundaries", "one,add"]
     monkeypatch.setattr(Checkpoint, "keep", once)
     outcome = sgfi_command(*words)
@@ -352,7 +352,7 @@ def test_ctrl_c_leaves_a_state_that_is_taken_up_again(sgfi_command, model, place
     assert (tmp_path / "maps" / "manifest.json").exists()
 
 
-def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp_path, monkeypatch) -> None:
+def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, root, tmp_path, monkeypatch) -> None:
     from sgfi.storage import files
 
     def full(*_: object, **__: object) -> None:
@@ -360,7 +360,7 @@ def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp
 
     monkeypatch.setattr(files, "save_file", full)
     words = ["--target", "three", "--boundaries", "one", "--quiet"]
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code == 6 and "No space left" in outcome.err
     assert not (tmp_path / "maps").exists()
 
@@ -368,23 +368,23 @@ def test_a_full_disk_leaves_nothing_half_written(sgfi_command, model, place, tmp
 # invert
 
 
-def test_invert_draws_a_picture(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
-    outcome = on_maps("invert", maps, place / "one.png", "--out", tmp_path / "a.png")
+def test_invert_draws_a_picture(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
+    outcome = on_maps("invert", maps, root / "one.png", "--out", tmp_path / "a.png")
     assert outcome.code == 0 and outcome.out.strip() == str(tmp_path / "a.png")
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.size[0] > 300
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
-def test_invert_writes_the_engines_numbers(on_maps, maps: Path, place: Path, tmp_path: Path, suffix: str) -> None:
+def test_invert_writes_the_engines_numbers(on_maps, maps: Path, root: Path, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"found{suffix}"
-    outcome = on_maps("invert", maps, place / "one.png", "--query", "add:1-2@3,4;5,5", "--stage", "first", "--out", out)
+    outcome = on_maps("invert", maps, root / "one.png", "--query", "add:1-2@3,4;5,5", "--stage", "first", "--out", out)
     assert outcome.code == 0, outcome.all
-    found = torch.from_numpy(np.load(out)) if suffix == ".npy" else load_file(out)["inverse"]
+    inverse = torch.from_numpy(np.load(out)) if suffix == ".npy" else load_file(out)["inverse"]
     opened = open_maps(maps)
-    x = read_image(place / "one.png", opened.loaded.preprocessing)
+    x = read_image(root / "one.png", opened.loaded.preprocessing)
     expected = sgfi.invert(opened.family, x, "add", [1, 2], [(3, 4), (5, 5)], stage="first").value
-    assert torch.allclose(found, expected, atol=1e-6)
+    assert torch.allclose(inverse, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -399,35 +399,35 @@ def test_invert_writes_the_engines_numbers(on_maps, maps: Path, place: Path, tmp
         (["--model", "OTHER"], 6, "fingerprint"),
     ],
 )
-def test_invert_on_bad_input(on_maps, maps, place, tmp_path, words, code, said) -> None:
+def test_invert_on_bad_input(on_maps, maps, root, tmp_path, words, code, said) -> None:
     if "--out" not in words:
         words = [*words, "--out", tmp_path / "a.png"]
     if "OTHER" in words:
         other = tmp_path / "other.py"
-        source = (place / "tiny.py").read_text()
+        source = (root / "tiny.py").read_text()
         other.write_text(source.replace("Conv2d(6, 4, 2, stride=2)", "Conv2d(6, 4, 2, stride=2, bias=False)"))
         words = [f"{other}:build" if word == "OTHER" else word for word in words]
-    outcome = on_maps("invert", maps, place / "one.png", *words)
+    outcome = on_maps("invert", maps, root / "one.png", *words)
     assert outcome.code == code and said in outcome.err, outcome.all
     assert not (tmp_path / "a.png").exists()
 
 
-def test_invert_a_missing_or_broken_image(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_invert_a_missing_or_broken_image(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     for name in ("nothing.png", "photos/broken.jpg"):
-        assert on_maps("invert", maps, place / name, "--out", tmp_path / "a.png").code == 3
+        assert on_maps("invert", maps, root / name, "--out", tmp_path / "a.png").code == 3
 
 
-def test_invert_does_not_write_over_files(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_invert_does_not_write_over_files(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.png"
     out.write_text("mine")
-    assert on_maps("invert", maps, place / "one.png", "--out", out).code == 6
+    assert on_maps("invert", maps, root / "one.png", "--out", out).code == 6
     assert out.read_text() == "mine"
-    assert on_maps("invert", maps, place / "one.png", "--out", out, "--force").code == 0
+    assert on_maps("invert", maps, root / "one.png", "--out", out, "--force").code == 0
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("damage", ["absent", "empty", "text", "missing file", "cut file", "altered file"])
-def test_unreadable_map_folders(sgfi_command, model: str, maps: Path, place: Path, tmp_path: Path, damage: str) -> None:
+def test_unreadable_map_folders(sgfi_command, model: str, maps: Path, root: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "maps"
     if damage == "empty":
         folder.mkdir()
@@ -445,7 +445,7 @@ def test_unreadable_map_folders(sgfi_command, model: str, maps: Path, place: Pat
             data[-1] ^= 1
             file.write_bytes(data)
     words = [
-        ("invert", folder, place / "one.png", "--out", tmp_path / "a.png", "--model", model),
+        ("invert", folder, root / "one.png", "--out", tmp_path / "a.png", "--model", model),
         ("maps", "verify", folder),
     ]
     for line in words:
@@ -457,67 +457,67 @@ def test_unreadable_map_folders(sgfi_command, model: str, maps: Path, place: Pat
 
 
 @pytest.mark.parametrize("kind", ["depth", "stages", "channels", "groups", "coords", "images"])
-def test_atlas_of_every_kind(on_maps, maps: Path, place: Path, tmp_path: Path, kind: str) -> None:
+def test_atlas_of_every_kind(on_maps, maps: Path, root: Path, tmp_path: Path, kind: str) -> None:
     out = tmp_path / f"{kind}.png"
-    outcome = on_maps("atlas", maps, place / "photos", "--kind", kind, "--out", out, "--limit", 2, "--count", 3)
+    outcome = on_maps("atlas", maps, root / "photos", "--kind", kind, "--out", out, "--limit", 2, "--count", 3)
     assert outcome.code == 0, outcome.all
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_atlas_of_chosen_channels_and_cells(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_atlas_of_chosen_channels_and_cells(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     for kind, query in (("channels", "add:0-2"), ("coords", "add:1@0,0;7,7")):
         words = ["--kind", kind, "--query", query, "--out", tmp_path / f"{kind}.svg"]
-        assert on_maps("atlas", maps, place / "one.png", *words).code == 0
+        assert on_maps("atlas", maps, root / "one.png", *words).code == 0
 
 
-def test_atlas_with_an_unknown_target_or_file(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_atlas_with_an_unknown_target_or_file(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.png"
-    assert on_maps("atlas", maps, place / "one.png", "--kind", "channels", "--query", "ad", "--out", out).code == 4
-    assert on_maps("atlas", maps, place / "nothing.png", "--out", out).code == 3
-    assert on_maps("atlas", maps, place / "one.png", "--out", tmp_path / "a.npy").code == 3
+    assert on_maps("atlas", maps, root / "one.png", "--kind", "channels", "--query", "ad", "--out", out).code == 4
+    assert on_maps("atlas", maps, root / "nothing.png", "--out", out).code == 3
+    assert on_maps("atlas", maps, root / "one.png", "--out", tmp_path / "a.npy").code == 3
     assert not out.exists()
 
 
-def test_a_full_disk_while_drawing(on_maps, maps: Path, place: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_while_drawing(on_maps, maps: Path, root: Path, tmp_path: Path, monkeypatch) -> None:
     from matplotlib.figure import Figure
 
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Figure, "savefig", full)
-    outcome = on_maps("atlas", maps, place / "one.png", "--out", tmp_path / "a.png")
+    outcome = on_maps("atlas", maps, root / "one.png", "--out", tmp_path / "a.png")
     assert outcome.code == 8 and "disk is full" in outcome.err
 
 
 # evaluate
 
 
-def test_evaluate_writes_and_shows_the_numbers(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_evaluate_writes_and_shows_the_numbers(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    outcome = on_maps("evaluate", maps, place / "photos", "--depths", 2, "--out", out)
+    outcome = on_maps("evaluate", maps, root / "photos", "--depths", 2, "--out", out)
     assert outcome.code == 0 and "fitted on" in outcome.err  # these are the calibration images
     record = json.loads(out.read_text())
     queries = [result["query"] for result in record["results"]]
     assert queries == ["one"] * 3 + ["three"] * 3
     final = record["results"][-1]
     opened = open_maps(maps)
-    files = sorted((place / "photos").glob("*.png"))
+    files = sorted((root / "photos").glob("*.png"))
     x = torch.cat([read_image(file, opened.loaded.preprocessing) for file in files])
     value = sgfi.invert(opened.family, x).value
     expected = torch.cosine_similarity(value.flatten(1), x.flatten(1)).double()
-    found = final["metrics"]["pixel_cosine"]
-    assert found["values"] == pytest.approx(expected.tolist(), abs=1e-5)
-    assert found["interval95"][0] <= found["mean"] <= found["interval95"][1]
-    assert f"{found['mean']:.3f}" in outcome.out
+    cosine = final["metrics"]["pixel_cosine"]
+    assert cosine["values"] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert cosine["interval95"][0] <= cosine["mean"] <= cosine["interval95"][1]
+    assert f"{cosine['mean']:.3f}" in outcome.out
 
 
-def test_evaluate_on_bad_input(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_evaluate_on_bad_input(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "r.json"
-    assert on_maps("evaluate", maps, place / "nothing", "--out", out).code == 3
-    assert on_maps("evaluate", maps, place / "photos", "--query", "add:77", "--out", out).code == 5
+    assert on_maps("evaluate", maps, root / "nothing", "--out", out).code == 3
+    assert on_maps("evaluate", maps, root / "photos", "--query", "add:77", "--out", out).code == 5
     assert not out.exists()
     out.write_text("mine")
-    assert on_maps("evaluate", maps, place / "photos", "--out", out).code == 6
+    assert on_maps("evaluate", maps, root / "photos", "--out", out).code == 6
     assert out.read_text() == "mine"
 
 
@@ -536,17 +536,17 @@ def test_maps_info_reads_the_manifest_only(sgfi_command, maps: Path, tmp_path: P
 
 
 def test_maps_info_does_not_call_a_files_weights_pretrained(sgfi_command, maps: Path) -> None:
-    told = sgfi_command("maps", "info", maps).out
-    assert "pretrained" not in told and "as built by the file" in told
+    printed = sgfi_command("maps", "info", maps).out
+    assert "pretrained" not in printed and "as built by the file" in printed
 
 
-def test_maps_of_a_file_from_another_folder(sgfi_command, maps: Path, model: str, place, tmp_path, monkeypatch) -> None:
+def test_maps_of_a_file_from_another_folder(sgfi_command, maps: Path, model: str, root, tmp_path, monkeypatch) -> None:
     moved = shutil.copytree(maps, tmp_path / "moved")
     manifest = json.loads((moved / "manifest.json").read_text())
     manifest["provenance"]["model"]["spec"] = "tiny.py:build"  # as made inside the model's own folder
     (moved / "manifest.json").write_text(json.dumps(sealed(manifest)))
     monkeypatch.chdir(tmp_path)
-    words = ["invert", "moved", place / "one.png", "--out", "a.npy"]
+    words = ["invert", "moved", root / "one.png", "--out", "a.npy"]
     outcome = sgfi_command(*words)
     assert outcome.code == 3 and "name it with --model path/to/net.py:build" in outcome.err
     for line in (words, ["maps", "verify", "moved", "--model-too"], ["maps", "shrink", "moved", "--out", "small"]):
@@ -558,35 +558,35 @@ def test_maps_verify_accepts_what_was_written(on_maps, maps: Path) -> None:
     assert on_maps("maps", "verify", maps, "--model-too").code == 0
 
 
-def test_maps_shrink_keeps_the_numbers(on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_maps_shrink_keeps_the_numbers(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     small = tmp_path / "small"
     outcome = on_maps("maps", "shrink", maps, "--stages", 1, "--target", "add", "--out", small)
     assert outcome.code == 0, outcome.all
     whole, part = open_maps(maps), open_maps(small)
-    x = read_image(place / "one.png", whole.loaded.preprocessing)
-    one = sgfi.invert(whole.family, x, "add", stage="first").value
-    assert torch.equal(one, sgfi.invert(part.family, x).value)
+    x = read_image(root / "one.png", whole.loaded.preprocessing)
+    expected = sgfi.invert(whole.family, x, "add", stage="first").value
+    assert torch.equal(expected, sgfi.invert(part.family, x).value)
     size = [sum(f.stat().st_size for f in folder.glob("*.safetensors")) for folder in (maps, small)]
     assert size[1] < size[0]
 
 
-def test_maps_shrink_to_fewer_bits(sgfi_command, on_maps, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_maps_shrink_to_fewer_bits(sgfi_command, on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
     outcome = on_maps("maps", "shrink", maps, "--precision", "half", "--out", tmp_path / "small")
     assert outcome.code == 0, outcome.all
     assert sgfi_command("maps", "verify", tmp_path / "small").code == 0
     assert "half precision" in sgfi_command("maps", "info", tmp_path / "small").out
     whole, small = open_maps(maps), open_maps(tmp_path / "small")
     assert small.family.bytes < whole.family.bytes / 2
-    x = read_image(place / "one.png", whole.loaded.preprocessing)
-    one, two = (sgfi.invert(found.family, x).value for found in (whole, small))
-    assert float((one - two).norm() / one.norm()) < 0.01
+    x = read_image(root / "one.png", whole.loaded.preprocessing)
+    exact, rounded = (sgfi.invert(opened.family, x).value for opened in (whole, small))
+    assert float((exact - rounded).norm() / exact.norm()) < 0.01
     assert on_maps("maps", "shrink", tmp_path / "small", "--precision", "int8", "--out", tmp_path / "b").code == 6
     assert on_maps("maps", "shrink", maps, "--precision", "int4", "--out", tmp_path / "b").code == 2
 
 
-def test_calibrate_in_fewer_bits(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+def test_calibrate_in_fewer_bits(sgfi_command, model: str, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "maps"
-    words = ["calibrate", model, "--data", place / "photos", "--out", out, "--target", "three", "--boundaries", "one"]
+    words = ["calibrate", model, "--data", root / "photos", "--out", out, "--target", "three", "--boundaries", "one"]
     outcome = sgfi_command(*words, "--precision", "int8", "--quiet")
     assert outcome.code == 0, outcome.all
     assert [p.name for p in tmp_path.iterdir()] == ["maps"]

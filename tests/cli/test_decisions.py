@@ -38,12 +38,12 @@ def build():
 
 
 @pytest.fixture(scope="module")
-def here(place: Path, sgfi_command: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def here(root: Path, sgfi_command: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``maps`` of a classifier, and ``photos`` shared with the other commands' tests."""
     folder = tmp_path_factory.mktemp("decide")
     (folder / "classifier.py").write_text(BUILDER)
     (folder / "photos").mkdir()
-    for file in sorted((place / "photos").glob("*.png")):
+    for file in sorted((root / "photos").glob("*.png")):
         shutil.copy(file, folder / "photos")
     outcome = sgfi_command(
         "calibrate", f"{folder / 'classifier.py'}:build", "--data", folder / "photos", "--out", folder / "maps",
@@ -68,10 +68,10 @@ def test_decide_collects_means_and_writes_everything(sgfi_command, here: Path) -
     outcome = run(sgfi_command, here, "decide", "done", *words, "--calibration", here / "photos")
     assert outcome.code == 0, outcome.all
     assert (here / "maps" / "means.safetensors").is_file()
-    told = json.loads((here / "done" / "results.json").read_text())
-    settings = told["study"]["settings"]
+    results = json.loads((here / "done" / "results.json").read_text())
+    settings = results["study"]["settings"]
     assert settings["sizes"] == [1, 2] and settings["repeats"] == 3 and settings["depths"] == ["one", "two"]
-    assert len(told["study"]["images"]) == 3 and len(told["gate"]["lines"]) == 4
+    assert len(results["study"]["images"]) == 3 and len(results["gate"]["lines"]) == 4
     with Image.open(here / "done" / "atlas.png") as picture:
         assert picture.width > 500
     assert "mean > 0" in outcome.out and "positive − random" in (here / "done" / "gate.md").read_text()
@@ -83,9 +83,9 @@ def test_decide_collects_means_and_writes_everything(sgfi_command, here: Path) -
 def test_coordinates_writes_everything(sgfi_command, here: Path) -> None:
     outcome = run(sgfi_command, here, "coordinates", "cells", "--depth", "one", "--depth", "two")
     assert outcome.code == 0, outcome.all
-    told = json.loads((here / "cells" / "results.json").read_text())["study"]
-    assert [depth["grid"] for depth in told["depths"]] == [[8, 8], [4, 4]]
-    assert told["inversions"] == told["interventions"] == 3 * (64 + 16)
+    study = json.loads((here / "cells" / "results.json").read_text())["study"]
+    assert [depth["grid"] for depth in study["depths"]] == [[8, 8], [4, 4]]
+    assert study["inversions"] == study["interventions"] == 3 * (64 + 16)
     assert {file.name for file in (here / "cells").iterdir()} == {
         "results.json", "tables.md", "queries.png", "support.png", "cells.png",
     }  # fmt: skip
@@ -99,17 +99,17 @@ def test_only_correct_images(sgfi_command, here: Path) -> None:
     files = sorted((here / "photos").glob("*.png"))
     tops = decide(opened.family.plan.graph, torch.cat([read_image(file, prepared) for file in files])).top.tolist()
     right = []
-    for place, (file, top) in enumerate(zip(files, tops, strict=True)):
-        label = top if place % 2 == 0 else (top + 1) % 4  # every other one under a class the model does not predict
+    for index, (file, top) in enumerate(zip(files, tops, strict=True)):
+        label = top if index % 2 == 0 else (top + 1) % 4  # every other one under a class the model does not predict
         (here / "labelled" / f"{label:04d}").mkdir(parents=True, exist_ok=True)
         shutil.copy(file, here / "labelled" / f"{label:04d}" / file.name)
-        right += [file.stem] if place % 2 == 0 else []
+        right += [file.stem] if index % 2 == 0 else []
     words = ["coordinates", here / "maps", here / "labelled", "--correct", "--depth", "two", "-q"]
     words += ["--model", f"{here / 'classifier.py'}:build"]
     outcome = sgfi_command(*words, "--count", len(right), "--out", here / "right")
     assert outcome.code == 0, outcome.all
-    told = json.loads((here / "right" / "results.json").read_text())["study"]
-    assert sorted(told["images"]) == right
+    study = json.loads((here / "right" / "results.json").read_text())["study"]
+    assert sorted(study["images"]) == right
     too_many = sgfi_command(*words, "--count", len(right) + 1, "--out", here / "more")
     assert too_many.code == 3 and "correctly classified" in too_many.err and not (here / "more").exists()
     unnamed = run(sgfi_command, here, "coordinates", "unnamed", "--correct")

@@ -20,26 +20,26 @@ from tests.language.conftest import WORDS, folder, lm
 __all__ = ["folder", "lm"]  # fixtures
 
 
-def test_look_draws_and_says_what_the_controls_say(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+def test_look_draws_and_says_what_the_controls_say(sgfi_command, model: str, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.png"
-    words = ["--query", "add:1", "--query", "three@1,2", "--other", place / "photos" / "0.png", "--out", out]
-    outcome = sgfi_command("look", model, place / "one.png", *words)
+    words = ["--query", "add:1", "--query", "three@1,2", "--other", root / "photos" / "0.png", "--out", out]
+    outcome = sgfi_command("look", model, root / "one.png", *words)
     assert outcome.code == 0, outcome.all
     first, second, written = outcome.out.splitlines()
     assert first.startswith("add:1: ") and second.startswith("three@1,2: ") and written == str(out)
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert sgfi_command("look", model, place / "one.png", *words).code == 6
-    assert sgfi_command("look", model, place / "one.png", *words, "--force", "--no-share").code == 0
+    assert sgfi_command("look", model, root / "one.png", *words).code == 6
+    assert sgfi_command("look", model, root / "one.png", *words, "--force", "--no-share").code == 0
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".safetensors"])
-def test_look_writes_the_engines_numbers(sgfi_command, model: str, place: Path, tmp_path: Path, suffix: str) -> None:
+def test_look_writes_the_engines_numbers(sgfi_command, model: str, root: Path, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"values{suffix}"
     words = ["--query", "add:1-2@3,4", "--jacobian", "point", "--ridge", 0.5, "--out", out]
-    outcome = sgfi_command("look", model, place / "one.png", *words)
+    outcome = sgfi_command("look", model, root / "one.png", *words)
     assert outcome.code == 0, outcome.all
     loaded = load_model(model)
-    x = read_image(place / "one.png", loaded.preprocessing)
+    x = read_image(root / "one.png", loaded.preprocessing)
     expected = sgfi.look(loaded, x, "add:1-2@3,4", jacobian="point", ridge=0.5)
     if suffix == ".npy":
         assert torch.allclose(torch.from_numpy(np.load(out)), expected.value, atol=1e-6)
@@ -49,9 +49,9 @@ def test_look_writes_the_engines_numbers(sgfi_command, model: str, place: Path, 
         assert torch.allclose(tensors["share"], expected.share, atol=1e-6)
 
 
-def test_look_without_a_query_goes_from_shallow_to_deep(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+def test_look_without_a_query_goes_from_shallow_to_deep(sgfi_command, model: str, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "depths.safetensors"
-    outcome = sgfi_command("look", model, place / "one.png", "--out", out, "--no-share", "--points", 2)
+    outcome = sgfi_command("look", model, root / "one.png", "--out", out, "--no-share", "--points", 2)
     assert outcome.code == 0, outcome.all
     tensors = load_file(out)
     assert list(tensors) == ["inverse"] and len(tensors["inverse"]) == len(outcome.out.splitlines()) - 1
@@ -70,8 +70,8 @@ def test_look_without_a_query_goes_from_shallow_to_deep(sgfi_command, model: str
         (["one.png", "--out", "a.bmp"], 3, ".png"),
     ],
 )
-def test_look_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, words, code, said) -> None:
-    monkeypatch.chdir(place)
+def test_look_on_bad_input(sgfi_command, model, root, tmp_path, monkeypatch, words, code, said) -> None:
+    monkeypatch.chdir(root)
     np.save("three.npy", np.zeros((3, 3, 8, 8), np.float32))
     words = words if "--out" in words else [*words, "--out", tmp_path / "a.png"]
     outcome = sgfi_command("look", model, *words)
@@ -79,9 +79,9 @@ def test_look_on_bad_input(sgfi_command, model, place, tmp_path, monkeypatch, wo
     assert not (tmp_path / "a.png").exists()
 
 
-def test_look_at_a_folder_goes_on_where_it_stopped(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+def test_look_at_a_folder_goes_on_where_it_stopped(sgfi_command, model: str, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "looks"
-    words = ["look", model, place / "photos", "--query", "add:1", "--jacobian", "point", "--out", out]
+    words = ["look", model, root / "photos", "--query", "add:1", "--jacobian", "point", "--out", out]
     outcome = sgfi_command(*words, "--limit", 3, "--form", "safetensors")
     assert outcome.code == 0 and outcome.out == f"{out}\n", outcome.all
     assert "3 inputs" in outcome.err and "%" in outcome.err  # the progress bar
@@ -97,9 +97,9 @@ def test_look_at_a_folder_goes_on_where_it_stopped(sgfi_command, model: str, pla
     assert forced.code == 0 and "1 inputs" in forced.err and "0 of them from" in forced.err
 
 
-def test_compare_draws_inputs_queries_and_methods(sgfi_command, model: str, place: Path, tmp_path: Path) -> None:
+def test_compare_draws_inputs_queries_and_methods(sgfi_command, model: str, root: Path, tmp_path: Path) -> None:
     out = tmp_path / "all.png"
-    words = ["compare", model, place / "one.png", place / "photos" / "0.png", "--query", "add:1", "--query", "three"]
+    words = ["compare", model, root / "one.png", root / "photos" / "0.png", "--query", "add:1", "--query", "three"]
     outcome = sgfi_command(*words, "--out", out)
     assert outcome.code == 0 and out.read_bytes().startswith(b"\x89PNG"), outcome.all
     assert "add:1: raw VJP against natural, path, cosine " in outcome.out and outcome.out.endswith(f"{out}\n")
@@ -137,19 +137,19 @@ def test_tokens_of_a_model_without_maps(sgfi_command, folder: Path, tmp_path: Pa
     ],
     ids=lambda words: words[0],
 )
-def test_a_model_in_place_of_maps(sgfi_command, model: str, place: Path, tmp_path, monkeypatch, words) -> None:
+def test_a_model_in_place_of_maps(sgfi_command, model: str, root: Path, tmp_path, monkeypatch, words) -> None:
     monkeypatch.chdir(tmp_path)
-    outcome = sgfi_command(words[0], model, place / "one.png", *words[1:], "-q")
+    outcome = sgfi_command(words[0], model, root / "one.png", *words[1:], "-q")
     assert outcome.code == 0, outcome.all
     if words[0] == "invert":
-        x = read_image(place / "one.png", load_model(model).preprocessing)
+        x = read_image(root / "one.png", load_model(model).preprocessing)
         assert np.allclose(np.load("a.npy"), sgfi.look(load_model(model), x, "add:1").value.numpy(), atol=1e-6)
     if words[0] == "evaluate":
         assert json.loads(Path("a.json").read_text())["estimator"]["estimator"] == "natural inverse"
 
 
-def test_model_size_and_maps_exclude_each_other(sgfi_command, on_maps, model, maps, place, tmp_path) -> None:
-    words = [place / "one.png", "--out", tmp_path / "a.npy"]
+def test_model_size_and_maps_exclude_each_other(sgfi_command, on_maps, model, maps, root, tmp_path) -> None:
+    words = [root / "one.png", "--out", tmp_path / "a.npy"]
     assert "--model goes with" in sgfi_command("invert", model, *words, "--model", model).err
     assert "size they were fitted for" in on_maps("invert", maps, *words, "--size", 16).err
     assert sgfi_command("invert", model, *words, "--size", 16, "--query", "add:1").code == 0
@@ -178,14 +178,14 @@ def test_commands_that_need_maps_say_so(sgfi_command, model: str, words: list[st
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_file_that_only_the_manifest_names_does_not_run(sgfi_command, maps, model, place, tmp_path, words) -> None:
+def test_a_file_that_only_the_manifest_names_does_not_run(sgfi_command, maps, model, root, tmp_path, words) -> None:
     copy, trace = shutil.copytree(maps, tmp_path / "maps"), tmp_path / "ran"
     evil = tmp_path / "evil.py"
-    evil.write_text((place / "tiny.py").read_text() + f"\nopen({str(trace)!r}, 'w').close()\n")
+    evil.write_text((root / "tiny.py").read_text() + f"\nopen({str(trace)!r}, 'w').close()\n")
     manifest = json.loads((copy / "manifest.json").read_text())
     manifest["provenance"]["model"]["spec"] = f"{evil}:build"
     (copy / "manifest.json").write_text(json.dumps(sealed(manifest)))
-    names = {"MAPS": copy, "one.png": place / "one.png", "photos": place / "photos"}
+    names = {"MAPS": copy, "one.png": root / "one.png", "photos": root / "photos"}
     line = [names.get(word, str(tmp_path / word) if word.startswith("OUT") else word) for word in words]
     outcome = sgfi_command(*line)
     assert outcome.code == 3 and f"--model {evil}:build" in outcome.err, outcome.all

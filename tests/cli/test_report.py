@@ -31,11 +31,11 @@ def headings(page: str) -> list[str]:
     return [title.replace("&#x27;", "'") for title in re.findall(r"<h2>(.*?)</h2>", page)]
 
 
-def test_a_classifier_has_its_decision_on_the_page(sgfi_command, place: Path, tmp_path: Path) -> None:
+def test_a_classifier_has_its_decision_on_the_page(sgfi_command, root: Path, tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(CLASSIFIER)
     out = tmp_path / "r.html"
     outcome = sgfi_command(
-        "report", f"{tmp_path / 'net.py'}:build", place / "photos", "--query", "0:2", "--query", "0@1,2", "--out", out
+        "report", f"{tmp_path / 'net.py'}:build", root / "photos", "--query", "0:2", "--query", "0@1,2", "--out", out
     )
     assert outcome.code == 0, outcome.all
     page, record = out.read_text(), json.loads(out.with_suffix(".json").read_text())
@@ -48,17 +48,17 @@ def test_a_classifier_has_its_decision_on_the_page(sgfi_command, place: Path, tm
 
 
 def test_maps_show_their_quality_and_refuse_other_sizes(
-    sgfi_command, on_maps, maps: Path, place: Path, tmp_path
+    sgfi_command, on_maps, maps: Path, root: Path, tmp_path
 ) -> None:
     out = tmp_path / "r.html"
-    outcome = on_maps("report", maps, place / "one.png", "--query", "two:1", "--out", out, "--quiet")
+    outcome = on_maps("report", maps, root / "one.png", "--query", "two:1", "--out", out, "--quiet")
     assert outcome.code == 0 and outcome.err == "", outcome.all
     page, record = out.read_text(), json.loads(out.with_suffix(".json").read_text())
     assert CALIBRATED in headings(page) and f"sgfi maps info {maps}" in page
     assert {entry["estimator"] for entry in record["removal"]} == {"natural", "maps"}
     assert [entry["estimator"] for entry in record["controls"]] == ["natural"]  # "two" is no boundary of the plan
     assert "boundary of the maps" in page and "missed, seen" in page
-    assert on_maps("report", maps, place / "one.png", "--out", tmp_path / "s.html", "--size", "16").code == 3
+    assert on_maps("report", maps, root / "one.png", "--out", tmp_path / "s.html", "--size", "16").code == 3
 
 
 def test_a_text_is_shown_as_tokens_with_the_next_word(sgfi_command, folder: Path, tmp_path: Path) -> None:
@@ -73,9 +73,7 @@ def test_a_text_is_shown_as_tokens_with_the_next_word(sgfi_command, folder: Path
     assert headings(page)[:3] == [NATURAL, TRUSTED, DECISION] and "Token strips" in page
 
 
-def test_no_step_begins_after_the_time_is_up(
-    sgfi_command, model: str, place: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_no_step_begins_after_the_time_is_up(sgfi_command, model: str, root: Path, tmp_path: Path, monkeypatch) -> None:
     from sgfi.report import page
 
     class Clock:
@@ -89,7 +87,7 @@ def test_no_step_begins_after_the_time_is_up(
 
     monkeypatch.setattr(page, "time", Clock())
     out = tmp_path / "r.html"
-    outcome = sgfi_command("report", model, place / "one.png", "--seconds", "1", "--out", out)
+    outcome = sgfi_command("report", model, root / "one.png", "--seconds", "1", "--out", out)
     assert outcome.code == 0
     left = json.loads(out.with_suffix(".json").read_text())["left_out"]
     assert "decision" in left and "the 1 s of this report were used up" in outcome.err and "left out" in out.read_text()
@@ -107,10 +105,10 @@ def test_no_step_begins_after_the_time_is_up(
     ],
 )
 def test_wrong_requests_write_nothing(
-    sgfi_command, model: str, place: Path, tmp_path: Path, words: list[str], code: int
+    sgfi_command, model: str, root: Path, tmp_path: Path, words: list[str], code: int
 ) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 5), dtype=np.float32))
-    given = [word.format(one=place / "one.png", array=tmp_path / "x.npy") for word in words]
+    given = [word.format(one=root / "one.png", array=tmp_path / "x.npy") for word in words]
     out = [] if "--out" in given else ["--out", tmp_path / "r.html"]
     assert sgfi_command("report", model, *given, *out).code == code
     assert not list(tmp_path.glob("r.*")) and not Path("report.txt").exists()

@@ -24,13 +24,13 @@ def full(*_: Any, **__: Any) -> None:
 
 
 @pytest.fixture
-def odd(place: Path, tmp_path: Path) -> Path:
+def odd(root: Path, tmp_path: Path) -> Path:
     """Pictures with a dollar, a brace and bytes that are no UTF-8 in their names, and two that are too much."""
     folder = tmp_path / "pho$tos_{x}$"
     folder.mkdir()
     for name in (b"cost$ of $\\frac{.png", b"caf\xe9.png", b"new\nline.png"):
-        shutil.copy(place / "one.png", os.fsencode(folder) + b"/" + name)
-    (folder / "line.png").write_bytes((place / "one.png").read_bytes()[:60])
+        shutil.copy(root / "one.png", os.fsencode(folder) + b"/" + name)
+    (folder / "line.png").write_bytes((root / "one.png").read_bytes()[:60])
     os.mkfifo(folder / "pipe.png")
     return folder
 
@@ -46,36 +46,36 @@ def test_odd_names(on_maps, maps: Path, odd: Path, name: str) -> None:
     "words",
     [["--batch-size", 0], ["--batch-size", -3], ["--limit", 0], ["--size", 100_000], ["--size", 0], ["--size", 10**30]],
 )
-def test_numbers_out_of_range(sgfi_command, model: str, place: Path, tmp_path: Path, words: list) -> None:
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+def test_numbers_out_of_range(sgfi_command, model: str, root: Path, tmp_path: Path, words: list) -> None:
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code in (2, 3), outcome.all
     assert not (tmp_path / "maps").exists()
 
 
 @pytest.mark.parametrize("partition", ["blocks99999999999999999999", "blocks0", "blocks"])
-def test_block_sizes(sgfi_command, model: str, place: Path, tmp_path: Path, partition: str) -> None:
+def test_block_sizes(sgfi_command, model: str, root: Path, tmp_path: Path, partition: str) -> None:
     words = ["--target", "three", "--boundaries", "one,add", "--partition", partition]
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code == (0 if partition.endswith("9") else 4), outcome.all
 
 
 @pytest.mark.parametrize("operator", ["diagonal+rank999999999", "causal+999999999999", "diagonal+rank0"])
-def test_operator_numbers(sgfi_command, model: str, place: Path, tmp_path: Path, operator: str) -> None:
+def test_operator_numbers(sgfi_command, model: str, root: Path, tmp_path: Path, operator: str) -> None:
     words = ["--target", "three", "--boundaries", "one,add", "--operator", operator]
-    outcome = sgfi_command("calibrate", model, "--data", place / "photos", "--out", tmp_path / "maps", *words)
+    outcome = sgfi_command("calibrate", model, "--data", root / "photos", "--out", tmp_path / "maps", *words)
     assert outcome.code == 4, outcome.all
 
 
 @pytest.mark.parametrize("query", ["three:0-99999999", "three:" + "9" * 30, "three@" + "1," * 50_000 + "1"])
-def test_long_queries(on_maps, maps: Path, place: Path, tmp_path: Path, query: str) -> None:
-    outcome = on_maps("invert", maps, place / "one.png", "--query", query, "--out", tmp_path / "a.npy")
+def test_long_queries(on_maps, maps: Path, root: Path, tmp_path: Path, query: str) -> None:
+    outcome = on_maps("invert", maps, root / "one.png", "--query", query, "--out", tmp_path / "a.npy")
     assert outcome.code == 5 and len(outcome.err) < 2000, outcome.all[:500]
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.npy", "a.safetensors"])
 @pytest.mark.parametrize("before", [None, b"mine"])
 def test_a_full_disk_leaves_no_half_file(
-    on_maps, maps: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: bytes | None
+    on_maps, maps: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: bytes | None
 ) -> None:
     from matplotlib.figure import Figure
 
@@ -94,19 +94,19 @@ def test_a_full_disk_leaves_no_half_file(
     monkeypatch.setattr(Figure, "savefig", lambda self, *given, **more: half(*given))
     monkeypatch.setattr(np, "save", half)
     monkeypatch.setattr(files, "save_file", half_rust)
-    outcome = on_maps("invert", maps, place / "one.png", "--out", tmp_path / name, "--force")
+    outcome = on_maps("invert", maps, root / "one.png", "--out", tmp_path / name, "--force")
     assert (outcome.code == 8 and "No space left" in outcome.err) or "disk is full" in outcome.err, outcome.all
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == ({name: before} if before else {})
 
 
-def test_not_enough_memory(on_maps, maps: Path, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_enough_memory(on_maps, maps: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for error in (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")):
 
         def short(*_: Any, error: Exception = error, **__: Any) -> None:
             raise error
 
         monkeypatch.setattr("sgfi.cli.inversion.open_data", short)
-        outcome = on_maps("invert", maps, place / "one.png", "--out", tmp_path / "a.npy")
+        outcome = on_maps("invert", maps, root / "one.png", "--out", tmp_path / "a.npy")
         assert outcome.code == 9 and "--size" in outcome.err
 
 
@@ -139,8 +139,8 @@ main()
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
-def test_ended_by_a_signal_like_by_ctrl_c(maps: Path, model: str, place: Path, tmp_path: Path, name: str) -> None:
-    words = ["invert", str(maps), str(place / "one.png"), "--model", model, "--out", str(tmp_path / "a.npy")]
+def test_ended_by_a_signal_like_by_ctrl_c(maps: Path, model: str, root: Path, tmp_path: Path, name: str) -> None:
+    words = ["invert", str(maps), str(root / "one.png"), "--model", model, "--out", str(tmp_path / "a.npy")]
     ready = tmp_path / "ready"
     process = subprocess.Popen(
         [sys.executable, "-c", SLEEPING, *words, "--quiet", str(ready)],

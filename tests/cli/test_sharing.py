@@ -9,11 +9,11 @@ from sgfi.storage import read_manifest
 LICENCES = ["--model-licence", "mit", "--data-licence", "unknown"]
 
 
-def test_pushed_into_a_folder_and_pulled(on_maps, sgfi_command, maps: Path, place: Path, tmp_path: Path) -> None:
+def test_pushed_into_a_folder_and_pulled(on_maps, sgfi_command, maps: Path, root: Path, tmp_path: Path) -> None:
     site = tmp_path / "site" / "tiny"
-    outcome = on_maps("maps", "push", maps, site, *LICENCES, "--held-out", place / "photos", "--limit", 3, "--quiet")
+    outcome = on_maps("maps", "push", maps, site, *LICENCES, "--held-out", root / "photos", "--limit", 3, "--quiet")
     assert outcome.code == 0 and outcome.out == f"{site}\n", outcome.all
-    fitted = on_maps("maps", "push", maps, tmp_path / "x", *LICENCES, "--held-out", place / "photos", "--limit", 9)
+    fitted = on_maps("maps", "push", maps, tmp_path / "x", *LICENCES, "--held-out", root / "photos", "--limit", 9)
     assert fitted.code == 3 and "flatter" in fitted.err
     card = (site / "README.md").read_text()
     assert "Means over 3 inputs" in card and "| licence of the model | mit |" in card
@@ -23,7 +23,7 @@ def test_pushed_into_a_folder_and_pulled(on_maps, sgfi_command, maps: Path, plac
     outcome = sgfi_command("maps", "pull", site, "--target", "add", "--out", tmp_path / "part")
     assert outcome.code == 0 and read_manifest(tmp_path / "part")["plan"]["target"] == "add", outcome.all
     assert sorted(read_manifest(tmp_path / "part")["files"]) == ["input", "one"]
-    assert on_maps("invert", tmp_path / "part", place / "one.png", "--out", tmp_path / "a.npy").code == 0
+    assert on_maps("invert", tmp_path / "part", root / "one.png", "--out", tmp_path / "a.npy").code == 0
     for words, code, said in (
         (["pull", tmp_path / "nowhere", "--out", tmp_path / "x"], 6, "where a family is"),
         (["pull", "http://127.0.0.1:9/maps", "--out", tmp_path / "x"], 6, "an answer from"),

@@ -32,9 +32,9 @@ def test_a_strip_and_its_numbers(maps: Path, tmp_path: Path) -> None:
     done = RUN.invoke(app, ["tokens", str(maps), text, "--out", str(out), "--position", "3", "--cue", "mat"])
     assert done.exit_code == 0, done.output
     assert "the first 2 of 10" in done.output and out.stat().st_size > 5000
-    told = json.loads(out.with_suffix(".json").read_text())
-    assert told["tokens"] == WORDS[2:10]
-    (query,) = told["queries"]
+    record = json.loads(out.with_suffix(".json").read_text())
+    assert record["tokens"] == WORDS[2:10]
+    (query,) = record["queries"]
     assert query["position"] == 3 and query["future_mass"] == 0 and abs(sum(query["profile"]) - 1) < 1e-6
     assert len(query["nearest_words"]) == 8
     again = RUN.invoke(app, ["tokens", str(maps), text, "--out", str(out)])
@@ -44,8 +44,8 @@ def test_a_strip_and_its_numbers(maps: Path, tmp_path: Path) -> None:
 def test_every_position_of_a_shorter_text(maps: Path, tmp_path: Path) -> None:
     done = RUN.invoke(app, ["tokens", str(maps), "the cat sat on a mat", "--every", "--out", str(tmp_path / "a.png")])
     assert done.exit_code == 0, done.output
-    told = json.loads((tmp_path / "a.json").read_text())
-    assert [query["future_mass"] for query in told["queries"]] == [0.0] * 6
+    record = json.loads((tmp_path / "a.json").read_text())
+    assert [query["future_mass"] for query in record["queries"]] == [0.0] * 6
 
 
 @pytest.mark.parametrize(

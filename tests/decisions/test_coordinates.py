@@ -59,16 +59,16 @@ def node(shape: tuple, channel: int, coords: tuple[int, ...]) -> Node:
     ],
 )
 def test_prefix_tokens_follow_from_the_picture(tokens, picture, shape, prefix) -> None:
-    found = coord_grid(node((None, tokens, 8), 2, (1,)), picture)
-    assert (found.shape, found.prefix, found.tokens) == (shape, prefix, True)
-    assert found.coords[0] == (prefix,) and found.coords[-1] == (tokens - 1,)
-    assert coord_grid(node((None, tokens, 8), 2, (1,)), picture, prefix) == found
+    grid = coord_grid(node((None, tokens, 8), 2, (1,)), picture)
+    assert (grid.shape, grid.prefix, grid.tokens) == (shape, prefix, True)
+    assert grid.coords[0] == (prefix,) and grid.coords[-1] == (tokens - 1,)
+    assert coord_grid(node((None, tokens, 8), 2, (1,)), picture, prefix) == grid
 
 
 def test_maps_are_their_own_grid_in_either_layout() -> None:
     for shape, channel, coords in [((None, 8, 3, 5), 1, (2, 3)), ((None, 3, 5, 8), 3, (1, 2))]:
-        found = coord_grid(node(shape, channel, coords), (96, 160))
-        assert found.shape == (3, 5) and found.coords[6] == (1, 1) and not found.tokens
+        grid = coord_grid(node(shape, channel, coords), (96, 160))
+        assert grid.shape == (3, 5) and grid.coords[6] == (1, 1) and not grid.tokens
     with pytest.raises(QueryError):
         coord_grid(node((None, 8), 1, ()), (32, 32))
     with pytest.raises(QueryError, match="prefix"):
@@ -80,7 +80,7 @@ def test_maps_are_their_own_grid_in_either_layout() -> None:
 
 def test_support_is_the_written_formula() -> None:
     inverses = torch.randn(16, 3, 16, 16, dtype=torch.float64)
-    found = decisions.support(inverses, EVERYWHERE).matrix
+    matrix = decisions.support(inverses, EVERYWHERE).matrix
     expected = torch.zeros(16, 16, dtype=torch.float64)
     for q in range(16):
         for r in range(16):
@@ -89,9 +89,9 @@ def test_support_is_the_written_formula() -> None:
                 for w in range(left, left + 4):
                     expected[q, r] += math.sqrt(sum(float(inverses[q, c, h, w]) ** 2 for c in range(3)))
     expected /= expected.sum(1, keepdim=True)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(matrix, expected)
     squared = inverses.square().sum(1)
-    assert not torch.allclose(found[0, 0], squared[0, :4, :4].sum() / squared[0].sum())  # magnitude, not energy
+    assert not torch.allclose(matrix[0, 0], squared[0, :4, :4].sum() / squared[0].sum())  # magnitude, not energy
 
 
 def test_uneven_pictures_lose_no_mass() -> None:
@@ -112,8 +112,8 @@ def test_measures_of_known_supports() -> None:
     assert flat["radius"] == pytest.approx(np.mean(pairs) / math.dist((0, 0), (3, 3)))
     far = torch.zeros(16, 16, dtype=torch.float64)
     far[0, 15] = 1.0  # one query, all of it in the opposite corner; the others are zero and have no measures
-    found = Support(far, EVERYWHERE).measures()
-    assert found == pytest.approx({"self_mass": 0.0, "entropy": 0.0, "radius": 1.0, "local_mass": 0.0})
+    measures = Support(far, EVERYWHERE).measures()
+    assert measures == pytest.approx({"self_mass": 0.0, "entropy": 0.0, "radius": 1.0, "local_mass": 0.0})
     assert math.isnan(Support(torch.zeros(16, 16), EVERYWHERE).measures()["entropy"])
 
 
@@ -126,9 +126,9 @@ def embedding() -> sgfi.MapFamily:
 @pytest.mark.parametrize(("stage", "least"), [("raw", 1.0), ("first", 0.999), ("final", 0.999)])
 def test_support_of_a_shallow_patch_embedding_is_diagonal(embedding, stage: str, least: float) -> None:
     grid = coord_grid(embedding.plan.graph.nodes["embed"], (16, 16))
-    found = decisions.support(decisions.query_all(embedding, pictures(1, seed=8), grid, stage=stage), grid)
-    assert found.matrix.diagonal().min() >= least - 1e-9
-    torch.testing.assert_close(found.matrix.sum(1), torch.ones(16, dtype=torch.float64))
+    support = decisions.support(decisions.query_all(embedding, pictures(1, seed=8), grid, stage=stage), grid)
+    assert support.matrix.diagonal().min() >= least - 1e-9
+    torch.testing.assert_close(support.matrix.sum(1), torch.ones(16, dtype=torch.float64))
 
 
 def test_one_sweep_gives_what_single_queries_give(tokens) -> None:
@@ -192,17 +192,17 @@ def test_averaged_tokens_all_matter() -> None:
 def test_the_coordinate_study(tokens) -> None:
     x = torch.randn(4, 3, 16, 16)
     settings = CoordinateSettings(depths=("blocks.0", "norm"), resamples=500)
-    found = decisions.coordinate_study(tokens, x, settings, names=["a"])
-    early, last = found.depths
-    assert [len(one.supports) for one in found.depths] == [4, 4] and early.drops.shape == (4, 16)
-    assert np.abs(last.drops).max() < 1e-6 * found.scale.min() and found.ranks(last).interval is None
-    assert np.abs(early.drops).max() > 1e-3 * found.scale.min() and found.ranks(early).interval is not None
-    assert found.effects(early)["top"].interval.clusters == 4
+    study = decisions.coordinate_study(tokens, x, settings, names=["a"])
+    early, last = study.depths
+    assert [len(depth.supports) for depth in study.depths] == [4, 4] and early.drops.shape == (4, 16)
+    assert np.abs(last.drops).max() < 1e-6 * study.scale.min() and study.ranks(last).interval is None
+    assert np.abs(early.drops).max() > 1e-3 * study.scale.min() and study.ranks(early).interval is not None
+    assert study.effects(early)["top"].interval.clusters == 4
     assert early.matrix.sum(1) == pytest.approx(np.ones(16))
     assert early.picked("top", 0) == int(early.scores[0].argmax())
-    record = json.loads(json.dumps(found.as_dict()))
+    record = json.loads(json.dumps(study.as_dict()))
     assert record["inversions"] == record["interventions"] == 2 * 4 * 16
-    assert "undefined" in found.tables() and found.tables().count("norm") == 2
+    assert "undefined" in study.tables() and study.tables().count("norm") == 2
 
 
 def test_the_coordinate_study_takes_any_estimator(embedding) -> None:

@@ -47,33 +47,33 @@ def leading(graph: sgfi.TensorGraph, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_the_ranking_finds_the_known_channels_and_position(graph, x) -> None:
-    found = decisions.rank(graph, x, ["embed"])["embed"]
+    ranking = decisions.rank(graph, x, ["embed"])["embed"]
     state = Known().embed(x)
     expected = torch.zeros(6, 48, dtype=torch.float64)
     expected[:, PRO], expected[:, CONTRA] = state[(slice(None), PRO, *PLACE)], -state[(slice(None), CONTRA, *PLACE)]
-    torch.testing.assert_close(found.channels, expected * leading(graph, x)[:, None])
-    assert found.coords.shape == (6, 4, 4)
-    assert all(np.unravel_index(int(c.abs().argmax()), (4, 4)) == PLACE for c in found.coords)
-    assert (found.coords != 0).sum() == 6
+    torch.testing.assert_close(ranking.channels, expected * leading(graph, x)[:, None])
+    assert ranking.coords.shape == (6, 4, 4)
+    assert all(np.unravel_index(int(c.abs().argmax()), (4, 4)) == PLACE for c in ranking.coords)
+    assert (ranking.coords != 0).sum() == 6
 
 
 def test_contributions_of_a_linear_readout_sum_to_the_margin(graph, x) -> None:
-    found = decisions.rank(graph, x, ["embed", "input"])
-    for one in found.values():  # the bias is the only part that no activation carries
-        torch.testing.assert_close(one.value.flatten(1).sum(1) + BIAS * leading(graph, x), one.decision.margin)
+    rankings = decisions.rank(graph, x, ["embed", "input"])
+    for ranking in rankings.values():  # the bias is the only part that no activation carries
+        torch.testing.assert_close(ranking.value.flatten(1).sum(1) + BIAS * leading(graph, x), ranking.decision.margin)
 
 
 def test_gradients_at_several_depths_are_those_of_each_alone() -> None:
     model, x = Around().eval(), torch.randn(3, 3, 8, 8)
     graph = sgfi.capture(model, x[:2])
     together = decisions.rank(graph, x, ["stem", "inner", "add"])
-    for name, one in together.items():
+    for name, ranking in together.items():
         split = Split(graph, x, name)
         leaf = split.state.clone().requires_grad_()
         logits = split.logits(leaf)
         total = decisions.readout.margin(logits, split.decision.top, split.decision.second).sum()
-        torch.testing.assert_close(one.gradient, torch.autograd.grad(total, leaf)[0])
-        torch.testing.assert_close(one.state, split.state)
+        torch.testing.assert_close(ranking.gradient, torch.autograd.grad(total, leaf)[0])
+        torch.testing.assert_close(ranking.state, split.state)
 
 
 def test_ranking_refuses_what_the_logits_do_not_read(graph, x) -> None:
@@ -90,15 +90,15 @@ def test_an_intervention_has_the_exact_expected_effect(graph, x) -> None:
     split, sign = Split(graph, x, "embed"), leading(graph, x)
     state = split.state
     edits = [Edit([PRO]), Edit([CONTRA]), Edit([PRO], [PLACE]), Edit([PRO], [(0, 0)]), Edit([0, 1, 2]), Edit()]
-    found = decisions.intervene(split, edits)
+    effect = decisions.intervene(split, edits)
     pro, contra = sign * state[(slice(None), PRO, *PLACE)], -sign * state[(slice(None), CONTRA, *PLACE)]
     nothing = torch.zeros(6, dtype=torch.float64)
-    torch.testing.assert_close(found.drop, torch.stack([pro, contra, pro, nothing, nothing, pro + contra]))
-    torch.testing.assert_close(found.before, pro + contra + BIAS * sign)
-    after = found.before - found.drop
-    assert torch.equal(found.flipped, after < 0)
+    torch.testing.assert_close(effect.drop, torch.stack([pro, contra, pro, nothing, nothing, pro + contra]))
+    torch.testing.assert_close(effect.before, pro + contra + BIAS * sign)
+    after = effect.before - effect.drop
+    assert torch.equal(effect.flipped, after < 0)
     # zeroing has exactly the effect that activation times gradient predicts, the readout being linear
-    torch.testing.assert_close(found.drop[0], decisions.rank(graph, x, ["embed"])["embed"].channels[:, PRO])
+    torch.testing.assert_close(effect.drop[0], decisions.rank(graph, x, ["embed"])["embed"].channels[:, PRO])
 
 
 def test_replacements_by_means_values_and_the_state_itself(graph, x) -> None:
@@ -157,10 +157,10 @@ def test_the_edited_module_may_be_channels_last() -> None:
     model = nn.Sequential(nn.Linear(4, 5), nn.Flatten(), nn.Linear(15, 2))
     x = torch.randn(2, 3, 4)
     with decisions.intervened(model, "0", Edit([1], [2]), channel_axis=-1):
-        found = model(x)
+        logits = model(x)
     state = model[0](x)
     state[:, 2, 1] = 0
-    torch.testing.assert_close(found, model[2](state.flatten(1)))
+    torch.testing.assert_close(logits, model[2](state.flatten(1)))
 
 
 def test_deletion_curves(graph, x) -> None:
@@ -240,18 +240,18 @@ def studied(family) -> decisions.Study:
 
 
 def test_the_study_finds_what_was_built_in(family, studied) -> None:
-    (one,) = studied.depths
+    (depth,) = studied.depths
     x = pictures(8, seed=9)
     state = Known(mirror=True).embed(x)[(slice(None), PRO, *PLACE)]
     assert studied.margin == pytest.approx(BIAS) and set(studied.top) == {0}
-    for groups, value in zip(one.groups, state, strict=True):
+    for groups, value in zip(depth.groups, state, strict=True):
         expected = (PRO, CONTRA) if value > 0 else (CONTRA, PRO)
         assert (groups.positive[0], groups.negative[0]) == expected
     size = state.abs().detach().numpy()
-    assert one.drop["zero"]["positive"][:, 0, 0] == pytest.approx(size)
-    assert one.drop["zero"]["negative"][:, 1, 0] == pytest.approx(-size)
-    assert one.drop["zero"]["matched"].shape == (8, 2, 1) and one.drop["mean"]["random"].shape == (8, 2, 200)
-    assert one.flipped["zero"]["positive"][:, 0, 0].tolist() == (size > BIAS).tolist()
+    assert depth.drop["zero"]["positive"][:, 0, 0] == pytest.approx(size)
+    assert depth.drop["zero"]["negative"][:, 1, 0] == pytest.approx(-size)
+    assert depth.drop["zero"]["matched"].shape == (8, 2, 1) and depth.drop["mean"]["random"].shape == (8, 2, 200)
+    assert depth.flipped["zero"]["positive"][:, 0, 0].tolist() == (size > BIAS).tolist()
     assert studied.names[:3] == ("a", "b", "input 2")
 
 
@@ -268,9 +268,9 @@ def test_random_groups_centre_on_zero_and_the_gate_is_signed(studied) -> None:
 
 
 def test_the_gate_fails_where_the_signs_are_wrong(studied) -> None:
-    (one,) = studied.depths
-    swapped = {p: {**k, "positive": k["negative"], "negative": k["positive"]} for p, k in one.drop.items()}
-    gate = decisions.gate(replace(studied, depths=(replace(one, drop=swapped),)))
+    (depth,) = studied.depths
+    swapped = {p: {**k, "positive": k["negative"], "negative": k["positive"]} for p, k in depth.drop.items()}
+    gate = decisions.gate(replace(studied, depths=(replace(depth, drop=swapped),)))
     assert gate.counts()["mean > 0"] == [0, 2] and gate.counts()["terminal negative < 0"] == [0, 2]
 
 

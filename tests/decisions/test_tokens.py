@@ -51,17 +51,17 @@ def edited_margin(lm, x: torch.Tensor, channels: list[int], positions: slice) ->
 
 
 def test_interventions_are_exact(lm, x, graph) -> None:
-    found = tokens.decide_tokens(graph, x, TARGET, TokenSettings(edit_at=tokens.REACHES, sizes=(2, 4), repeats=3))
-    assert set(found) == {"terminal", "all"}
+    studies = tokens.decide_tokens(graph, x, TARGET, TokenSettings(edit_at=tokens.REACHES, sizes=(2, 4), repeats=3))
+    assert set(studies) == {"terminal", "all"}
     for reach, positions in (("terminal", slice(5, 6)), ("all", slice(None))):
-        study = found[reach]
+        study = studies[reach]
         for index in range(3):
             for kind in ("positive", "negative"):
                 (channels,) = study.groups[index].of(kind, 4)
                 expected = edited_margin(lm, x[index : index + 1], channels, positions)
                 torch.testing.assert_close(study.drops[kind][4][index], expected[0], atol=1e-4, rtol=1e-4)
         assert study.drops["random"][2].shape == (3, 3)
-    assert not torch.allclose(found["terminal"].drops["positive"][4], found["all"].drops["positive"][4])
+    assert not torch.allclose(studies["terminal"].drops["positive"][4], studies["all"].drops["positive"][4])
 
 
 def test_ranking_covers_the_declared_reach(x, graph) -> None:

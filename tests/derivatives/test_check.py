@@ -143,8 +143,8 @@ REFUSED = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_derivative_that_is_not_one_is_refused_by_name(name: str, dtype: torch.dtype) -> None:
-    op, told = REFUSED[name]
-    with pytest.raises(DerivativeError, match=told):
+    op, message = REFUSED[name]
+    with pytest.raises(DerivativeError, match=message):
         captured(op, dtype)
 
 
@@ -165,13 +165,13 @@ def planted(push: float, pull: float) -> Rule:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    ("push", "pull", "told"), [(1.0, 1.1, "<J t, c>"), (1.1, 1.1, "finite differences"), (0.0, 0.0, "finite")]
+    ("push", "pull", "message"), [(1.0, 1.1, "<J t, c>"), (1.1, 1.1, "finite differences"), (0.0, 0.0, "finite")]
 )
 def test_a_planted_error_is_found(
-    push: float, pull: float, told: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    push: float, pull: float, message: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(RULES, "tanh", planted(push, pull))
-    with pytest.raises(DerivativeError, match=rf"aten\.tanh.*{told}"):
+    with pytest.raises(DerivativeError, match=rf"aten\.tanh.*{message}"):
         captured(torch.tanh, dtype)
     monkeypatch.setitem(RULES, "tanh", planted(1.0, 1.0))
     captured(torch.tanh, dtype)
@@ -234,8 +234,8 @@ def test_an_error_of_pytorch_is_not_ours(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("name", ["detach", "straight through"])
 def test_attention_and_dropout_do_not_hide_what_is_wrong(name: str) -> None:
     """Ops that may draw random numbers, and here do not."""
-    op, told = REFUSED[name]
-    with pytest.raises(DerivativeError, match=told):
+    op, message = REFUSED[name]
+    with pytest.raises(DerivativeError, match=message):
         captured(lambda x: F.dropout(F.scaled_dot_product_attention(op(x), x, x), 0.1, False))
 
 

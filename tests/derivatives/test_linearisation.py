@@ -45,7 +45,7 @@ def like(tensors: tuple[Tensor, ...] | list[Tensor], stack: tuple[int, ...] = ()
 
 
 def inner(left: list[Tensor] | tuple[Tensor, ...], right: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
-    return torch.stack([(one * two).sum() for one, two in zip(left, right, strict=True)]).sum()
+    return torch.stack([(first * second).sum() for first, second in zip(left, right, strict=True)]).sum()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -123,23 +123,26 @@ def test_values_are_the_models_own() -> None:
 
 
 def test_release_lets_go_of_what_no_other_local_map_reads() -> None:
-    found = point("fork")
-    kept, gone = (weakref.ref(found._derivatives[found._graph.exported.tensors[name]].push) for name in ("a", "out"))
-    found.release("a")
+    linearisation = point("fork")
+    kept, gone = (
+        weakref.ref(linearisation._derivatives[linearisation._graph.exported.tensors[name]].push)
+        for name in ("a", "out")
+    )
+    linearisation.release("a")
     gc.collect()
     assert gone() is not None, "b still reads the same output"
-    found.release("b")
+    linearisation.release("b")
     gc.collect()
     assert gone() is None and kept() is not None
-    assert found.values["out"].isfinite().all()
-    assert found.at("v").vjp(like(found.at("v").outputs)).isfinite().all()
+    assert linearisation.values["out"].isfinite().all()
+    assert linearisation.at("v").vjp(like(linearisation.at("v").outputs)).isfinite().all()
 
 
 def test_a_released_frontier_is_no_longer_at_hand() -> None:
-    found = point("chain")
-    found.release("conv2")
+    linearisation = point("chain")
+    linearisation.release("conv2")
     with pytest.raises(KeyError):
-        found.at("conv2")
+        linearisation.at("conv2")
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -159,9 +162,9 @@ def test_backpropagation_is_autograd() -> None:
     end = model.conv3(model.act2(middle))
     (cotangent,) = like([end])
     expected = torch.autograd.grad(end, [x, middle], cotangent)
-    found = backpropagate(graph("chain"), "conv3", ["input", "conv2"], x, cotangent)
-    assert set(found) == {"input", "conv2"}
-    torch.testing.assert_close(found["input"], expected[0])
-    torch.testing.assert_close(found["conv2"], expected[1])
+    gradients = backpropagate(graph("chain"), "conv3", ["input", "conv2"], x, cotangent)
+    assert set(gradients) == {"input", "conv2"}
+    torch.testing.assert_close(gradients["input"], expected[0])
+    torch.testing.assert_close(gradients["conv2"], expected[1])
     stacked = backpropagate(graph("chain"), "conv3", ["conv2"], x, torch.stack([cotangent, 2 * cotangent]))
     torch.testing.assert_close(stacked["conv2"][1], 2 * expected[1])

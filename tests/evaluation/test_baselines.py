@@ -33,8 +33,8 @@ from tests.evaluation.known import orthogonal_family
 
 def family_of(name: str, **options) -> sgfi.MapFamily:
     model = tiny(name)
-    told = {key: options.pop(key) for key in ("operator", "partition") if key in options}
-    plan = sgfi.plan(captured(name), target=model.target, boundaries=list(model.boundaries), **told)
+    plan_options = {key: options.pop(key) for key in ("operator", "partition") if key in options}
+    plan = sgfi.plan(captured(name), target=model.target, boundaries=list(model.boundaries), **plan_options)
     return sgfi.calibrate(plan, list(model.inputs(12).split(6)), progress=False, **options)
 
 
@@ -48,15 +48,15 @@ def seeded_maps(plan: sgfi.Plan, batches: list[Tensor], seed: Seed, maps: int = 
 def test_search_finds_the_only_preimage_of_an_orthogonal_layer() -> None:
     family, x = orthogonal_family(), torch.randn(3, 6, dtype=torch.float64)
     state = target_state(family, x)
-    found = preimage(family.plan, state, Search(steps=250, energy=0.0), seed=0)
-    assert pixel_cosine(found, x).min() > 0.999 and nmse(target_state(family, found), state).max() < 1e-3
+    estimate = preimage(family.plan, state, Search(steps=250, energy=0.0), seed=0)
+    assert pixel_cosine(estimate, x).min() > 0.999 and nmse(target_state(family, estimate), state).max() < 1e-3
 
 
 def test_search_depends_on_its_seed_and_on_nothing_else() -> None:
     family, x = family_of("chain"), tiny("chain").inputs(2, seed=5)
     state, short = target_state(family, x), Search(steps=5)
-    one, again, other = (preimage(family.plan, state, short, seed) for seed in (0, 0, 1))
-    assert torch.equal(one, again) and not torch.allclose(one, other)
+    first, again, other = (preimage(family.plan, state, short, seed) for seed in (0, 0, 1))
+    assert torch.equal(first, again) and not torch.allclose(first, other)
 
 
 def test_penalties_pull_where_they_should() -> None:
@@ -72,9 +72,9 @@ def test_penalties_pull_where_they_should() -> None:
 def test_a_search_looked_at_on_the_way_is_a_shorter_search() -> None:
     family, x = family_of("chain"), tiny("chain").inputs(2, seed=5)
     state = target_state(family, x)
-    found = preimages(family.plan, state, Search(), 0, (2, 5))
-    assert list(found) == [2, 5] and all(
-        torch.equal(found[steps], preimage(family.plan, state, Search(steps=steps), 0)) for steps in found
+    by_steps = preimages(family.plan, state, Search(), 0, (2, 5))
+    assert list(by_steps) == [2, 5] and all(
+        torch.equal(by_steps[steps], preimage(family.plan, state, Search(steps=steps), 0)) for steps in by_steps
     )
 
 
@@ -107,8 +107,8 @@ def test_permuted_maps_keep_their_matrices() -> None:
     family = family_of("chain")
     moved = permuted(family)
     for name in family.plan.fitted:
-        for one, other in zip(family.maps[name], moved.maps[name], strict=True):
-            assert one.weights["gain"].abs().sum() == pytest.approx(float(other.weights["gain"].abs().sum()))
+        for original, other in zip(family.maps[name], moved.maps[name], strict=True):
+            assert original.weights["gain"].abs().sum() == pytest.approx(float(other.weights["gain"].abs().sum()))
     assert not torch.equal(family.maps["input"][0].weights["gain"], moved.maps["input"][0].weights["gain"])
 
 
@@ -169,9 +169,9 @@ def test_a_metric_seed_changes_the_inverse_and_is_linear_in_the_state() -> None:
     inverses = [seeded_inverse(plan, seeded_maps(plan, batches, seed), x, seed) for seed in seeds.values()]
     assert not torch.allclose(*inverses, atol=1e-6)
     boundary, seed = plan.boundary["conv3"], seeds["whitened"]
-    one, two = (torch.randn(2, *boundary.basis.shape, dtype=torch.float64) for _ in range(2))
-    torch.testing.assert_close(seed(2 * one - two, boundary), 2 * seed(one, boundary) - seed(two, boundary))
-    assert not seed(torch.zeros_like(one), boundary).any()
+    first, second = (torch.randn(2, *boundary.basis.shape, dtype=torch.float64) for _ in range(2))
+    torch.testing.assert_close(seed(2 * first - second, boundary), 2 * seed(first, boundary) - seed(second, boundary))
+    assert not seed(torch.zeros_like(first), boundary).any()
 
 
 def test_seeded_inverse_needs_maps() -> None:

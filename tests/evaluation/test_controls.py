@@ -29,25 +29,25 @@ def means(rows) -> dict:
 
 @pytest.mark.parametrize("name", ["chain", "fork", "tokens"])
 def test_zero_is_exactly_zero(name: str) -> None:
-    found = controls.zero(family_of(name), tiny(name).inputs(3, seed=5))
-    assert (found["zero"]["norm_ratio"] == 0).all()
+    scores = controls.zero(family_of(name), tiny(name).inputs(3, seed=5))
+    assert (scores["zero"]["norm_ratio"] == 0).all()
 
 
 def test_outputs_follow_the_operating_point_where_the_target_forgets_it() -> None:
     family, x = square_family(), signs(8, 9)
-    found = means(controls.swap(family, x))
+    scores = means(controls.swap(family, x))
     for row, to, away in [("H_A J_B", "to_B", "to_A"), ("H_B J_A", "to_A", "to_B"), ("H_A J_A", "to_A", "to_B")]:
-        assert found[row, to] > 0.99 and abs(found[row, away]) < 0.1
-    found = means(controls.shuffles(family, x))
-    assert found["terminal shuffle", "to_input"] > 0.99 and abs(found["terminal shuffle", "to_target"]) < 0.1
-    assert found["source shuffle", "to_new"] > 0.99 and abs(found["source shuffle", "to_old"]) < 0.1
+        assert scores[row, to] > 0.99 and abs(scores[row, away]) < 0.1
+    scores = means(controls.shuffles(family, x))
+    assert scores["terminal shuffle", "to_input"] > 0.99 and abs(scores["terminal shuffle", "to_target"]) < 0.1
+    assert scores["source shuffle", "to_new"] > 0.99 and abs(scores["source shuffle", "to_old"]) < 0.1
 
 
 def test_outputs_follow_the_target_where_the_operating_point_does_not_matter() -> None:
     family = orthogonal_family()
     x = torch.randn(5, 6, dtype=torch.float64)
-    found = means(controls.shuffles(family, x))
-    assert found["terminal shuffle", "to_target"] > 1 - 1e-9 and found["source shuffle", "to_old"] > 1 - 1e-9
+    scores = means(controls.shuffles(family, x))
+    assert scores["terminal shuffle", "to_target"] > 1 - 1e-9 and scores["source shuffle", "to_old"] > 1 - 1e-9
 
 
 def test_interpolation_walks_from_one_image_to_the_other() -> None:
@@ -62,8 +62,8 @@ def test_interpolation_walks_from_one_image_to_the_other() -> None:
 
 
 def test_noise_on_the_source_moves_little() -> None:
-    found = means(controls.source_noise(square_family(), signs(4, 9), (0.01, 0.1)))
-    assert found["0", "change"] == 0 < found["0.01", "change"] < found["0.1", "change"] < 0.02
+    scores = means(controls.source_noise(square_family(), signs(4, 9), (0.01, 0.1)))
+    assert scores["0", "change"] == 0 < scores["0.01", "change"] < scores["0.1", "change"] < 0.02
 
 
 def test_channels_of_an_orthogonal_layer_have_orthogonal_inverses() -> None:
@@ -78,11 +78,11 @@ def test_laws_of_the_walk(name: str) -> None:
     family, x = family_of(name), tiny(name).inputs(3, seed=5)
     for row in controls.linearity(family, x).values():
         assert row["error"].max() < 1e-10
-    found = controls.recomposition(family, x)
-    assert found["raw"]["error"].max() < 1e-10 and found["first"]["error"].max() < 1e-10
-    assert found["final"]["error"].max() > 1e-6  # affine in 1/|S|: not a rounding error
-    found = controls.composition(family, x)
-    assert found["restart"]["error"].max() < 1e-10 < found["direct"]["error"].max()
+    scores = controls.recomposition(family, x)
+    assert scores["raw"]["error"].max() < 1e-10 and scores["first"]["error"].max() < 1e-10
+    assert scores["final"]["error"].max() > 1e-6  # affine in 1/|S|: not a rounding error
+    scores = controls.composition(family, x)
+    assert scores["restart"]["error"].max() < 1e-10 < scores["direct"]["error"].max()
     assert controls.public_path(family, x)["public"]["largest_difference"].max() < 1e-12
 
 
@@ -110,11 +110,11 @@ def test_true_child_oracle_is_a_walk_on_forward_states() -> None:
 
 
 def test_perturbed_targets() -> None:
-    found = means(controls.perturbations(orthogonal_family(), torch.randn(6, 6, dtype=torch.float64)))
-    assert found["clean", "to_clean"] == pytest.approx(1) and found["16 bits", "to_clean"] > 1 - 1e-6
-    assert found["noise 0.1", "to_clean"] == pytest.approx(1 / (1 + 0.1**2) ** 0.5, abs=0.01)
-    assert found["4 bits", "to_clean"] < found["8 bits", "to_clean"] < 1
-    assert found["dropout 0.5", "to_clean"] == pytest.approx(0.5**0.5, abs=0.2)
+    scores = means(controls.perturbations(orthogonal_family(), torch.randn(6, 6, dtype=torch.float64)))
+    assert scores["clean", "to_clean"] == pytest.approx(1) and scores["16 bits", "to_clean"] > 1 - 1e-6
+    assert scores["noise 0.1", "to_clean"] == pytest.approx(1 / (1 + 0.1**2) ** 0.5, abs=0.01)
+    assert scores["4 bits", "to_clean"] < scores["8 bits", "to_clean"] < 1
+    assert scores["dropout 0.5", "to_clean"] == pytest.approx(0.5**0.5, abs=0.2)
 
 
 def test_mechanism_of_an_exact_inverse() -> None:
@@ -135,15 +135,15 @@ def test_path_error_by_hand() -> None:
     family, x = square_family(), signs(4, 9)
     y = sgfi.invert(family, x).states
     for at in (x, partner(x)):
-        found = paths.path_nmse(family.plan, y, at, ["input"])["input"]
+        error = paths.path_nmse(family.plan, y, at, ["input"])["input"]
         missed = (2 * at * y["input"] - y["square"]).square().sum((1, 2, 3)) / y["square"].square().sum((1, 2, 3))
-        assert torch.allclose(found, missed)
+        assert torch.allclose(error, missed)
 
 
 def test_faithful_states_prefer_their_own_geometry() -> None:
-    found = means(paths.faithfulness(square_family(), signs(8, 9)))
-    assert found["path", "node_win"] == 1 and found["path", "gap"] > 1 and found["path", "state_margin"] > 0.5
-    assert abs(found["path", "branch_cosine"]) < 0.2
+    scores = means(paths.faithfulness(square_family(), signs(8, 9)))
+    assert scores["path", "node_win"] == 1 and scores["path", "gap"] > 1 and scores["path", "state_margin"] > 0.5
+    assert abs(scores["path", "branch_cosine"]) < 0.2
 
 
 def test_probed_nodes_span_the_path() -> None:
@@ -175,8 +175,8 @@ def test_controls_take_any_estimator() -> None:
     swapped = controls.swap(estimator, x)
     torch.testing.assert_close(swapped["H_A J_A"]["to_A"], own)
     torch.testing.assert_close(swapped["H_B J_B"]["to_B"], partner(own))
-    found = means(controls.perturbations(estimator, x))
-    assert found["clean", "to_clean"] == pytest.approx(1) and found["dropout 0.5", "to_clean"] < 0.999
+    scores = means(controls.perturbations(estimator, x))
+    assert scores["clean", "to_clean"] == pytest.approx(1) and scores["dropout 0.5", "to_clean"] < 0.999
     assert reencoding(estimator, sgfi.invert(estimator, x), x)["matched"]["reencoding_cosine"].shape == (4,)
     with pytest.raises(QueryError, match="between"):  # no state on the way: nothing to restart at
         controls.composition(estimator, x)

@@ -52,11 +52,11 @@ def test_each_part_sees_its_own_change_only() -> None:
 
 def test_every_metric_of_an_image_with_itself() -> None:
     x = PREPARED.normalise((pictures() * 255).to(torch.uint8))
-    found = {name: metric(x, x) for name, metric in alignment_metrics(PREPARED).items()}
-    assert all(value.shape == (3,) for value in found.values())
-    assert found.pop("relative_error").abs().max() == 0
-    assert set(found) == {"pixel_cosine", "low_cosine", "high_cosine", "chroma_cosine", "ssim"}
-    assert all(value.min() > 1 - 1e-5 for value in found.values())
+    scores = {name: metric(x, x) for name, metric in alignment_metrics(PREPARED).items()}
+    assert all(value.shape == (3,) for value in scores.values())
+    assert scores.pop("relative_error").abs().max() == 0
+    assert set(scores) == {"pixel_cosine", "low_cosine", "high_cosine", "chroma_cosine", "ssim"}
+    assert all(value.min() > 1 - 1e-5 for value in scores.values())
     worse = {name: metric(-x, x) for name, metric in alignment_metrics(PREPARED).items()}
     assert worse["pixel_cosine"].max() < -1 + 1e-6 and worse["ssim"].max() < 0.5
 
@@ -70,8 +70,8 @@ def test_ssim_is_per_image() -> None:
     x = pictures()
     noisy = x.clone()
     noisy[1] = 1 - noisy[1]
-    found = ssim(noisy, x)
-    assert found[0] > 0.999 and found[1] < 0.2 and found[2] > 0.999
+    similarity = ssim(noisy, x)
+    assert similarity[0] > 0.999 and similarity[1] < 0.2 and similarity[2] > 0.999
 
 
 @pytest.fixture

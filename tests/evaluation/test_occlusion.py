@@ -18,12 +18,12 @@ QUERIES = [sgfi.Query("fc", channel) for channel in range(3)]
 def test_covering_an_entry_takes_out_its_part() -> None:
     torch.manual_seed(0)
     matrix, x, mean = torch.rand(3, 5), torch.rand(1, 5) + 1, torch.zeros(5)
-    found = occlusion(sgfi.capture(Line(matrix).float().eval(), x), x, mean, QUERIES)
-    torch.testing.assert_close(found.maps, matrix * x / (x @ matrix.mT).mT)
-    torch.testing.assert_close(found.maps.sum(1), torch.ones(3))
-    assert found.agreement([row.sqrt().unsqueeze(0) for row in found.maps]) == pytest.approx([1, 1, 1])
-    assert found.agreement([1 / row.unsqueeze(0) for row in found.maps]) == pytest.approx([-1, -1, -1])
-    assert all(math.isnan(value) for value in found.agreement([torch.ones(1, 5)] * 3))
+    occluded = occlusion(sgfi.capture(Line(matrix).float().eval(), x), x, mean, QUERIES)
+    torch.testing.assert_close(occluded.maps, matrix * x / (x @ matrix.mT).mT)
+    torch.testing.assert_close(occluded.maps.sum(1), torch.ones(3))
+    assert occluded.agreement([row.sqrt().unsqueeze(0) for row in occluded.maps]) == pytest.approx([1, 1, 1])
+    assert occluded.agreement([1 / row.unsqueeze(0) for row in occluded.maps]) == pytest.approx([-1, -1, -1])
+    assert all(math.isnan(value) for value in occluded.agreement([torch.ones(1, 5)] * 3))
 
 
 def test_queries_of_several_targets_keep_their_order() -> None:

@@ -86,13 +86,13 @@ def test_an_estimator_s_own_answers_and_misuse() -> None:
 
 def test_controls_are_the_answers_to_other_targets() -> None:
     lens, x, query = lens_of("chain"), tiny("chain").inputs(3, seed=3), sgfi.Query("conv3", [1])
-    found = trust(lens, x, query)
-    swapped = sgfi.invert(lens, x, "conv3", [1], terminal=found.inverse.states["conv3"].roll(1, 0)).value
-    torch.testing.assert_close(found.controls["another input's target"], swapped)
-    cosine = torch.nn.functional.cosine_similarity(swapped.flatten(1), found.inverse.value.flatten(1))
-    assert found.swapped is not None and found.neighbours is not None
-    torch.testing.assert_close(found.swapped, cosine)
-    assert (found.random.abs() <= 1 + 1e-9).all() and "random target" in found.sentence()
+    verdict = trust(lens, x, query)
+    swapped = sgfi.invert(lens, x, "conv3", [1], terminal=verdict.inverse.states["conv3"].roll(1, 0)).value
+    torch.testing.assert_close(verdict.controls["another input's target"], swapped)
+    cosine = torch.nn.functional.cosine_similarity(swapped.flatten(1), verdict.inverse.value.flatten(1))
+    assert verdict.swapped is not None and verdict.neighbours is not None
+    torch.testing.assert_close(verdict.swapped, cosine)
+    assert (verdict.random.abs() <= 1 + 1e-9).all() and "random target" in verdict.sentence()
     alone = trust(lens, x[:1], query)
     assert alone.swapped is None
     given = trust(lens, x[:1], query, others=x[1:2])
@@ -119,8 +119,8 @@ def test_maps_that_show_the_operating_point_are_said_to() -> None:
             state = torch.ones(len(x), 5, 3, 3, dtype=x.dtype)
             return [sgfi.Inverse(x, {"input": x, "conv3": state}, query, stage) for query in queries]
 
-    found = trust(Photograph(lens_of("chain")), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1]))
-    assert "operating point" in found.sentence() and found.random.min() > 0.999
+    verdict = trust(Photograph(lens_of("chain")), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1]))
+    assert "operating point" in verdict.sentence() and verdict.random.min() > 0.999
 
 
 def planted(random: float, swapped: float | None, neighbours: float | None, targets: float | None = None) -> Trust:

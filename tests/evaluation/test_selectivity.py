@@ -20,9 +20,9 @@ def batch() -> torch.Tensor:
 
 
 def test_orthogonal_channels_are_unlike_and_excite_themselves() -> None:
-    found = selectivity(orthogonal_family(), batch())["channels"]
-    torch.testing.assert_close(found["likeness"], torch.zeros(3, dtype=torch.float64), atol=1e-3, rtol=0)
-    assert torch.equal(found["excites_itself"], torch.ones(3, dtype=torch.float64))
+    scores = selectivity(orthogonal_family(), batch())["channels"]
+    torch.testing.assert_close(scores["likeness"], torch.zeros(3, dtype=torch.float64), atol=1e-3, rtol=0)
+    assert torch.equal(scores["excites_itself"], torch.ones(3, dtype=torch.float64))
 
 
 def test_one_template_for_all_is_caught() -> None:
@@ -33,15 +33,15 @@ def test_one_template_for_all_is_caught() -> None:
     gain[0, :, :] = 1.0  # every row and column: the sum of whatever comes in, in every channel
     template = WienerMap(node.basis, node.partition, node.operator, {"gain": gain})
     collapsed = replace(family, maps={"input": (template,)})
-    found = selectivity(collapsed, batch())["channels"]
-    torch.testing.assert_close(found["likeness"], torch.ones(3, dtype=torch.float64))
-    assert (found["excites_itself"] < 1).all()  # ties among inverses of one sign go, by rounding, to any of them
+    scores = selectivity(collapsed, batch())["channels"]
+    torch.testing.assert_close(scores["likeness"], torch.ones(3, dtype=torch.float64))
+    assert (scores["excites_itself"] < 1).all()  # ties among inverses of one sign go, by rounding, to any of them
 
 
 def test_cells_of_a_pointwise_model_stay_apart() -> None:
-    found = selectivity(square_family(), signs(2, 5), channels=3, cells=4)
-    assert set(found) == {"channels", "cells"}
-    assert (found["cells"]["excites_itself"] == 1).all()
+    scores = selectivity(square_family(), signs(2, 5), channels=3, cells=4)
+    assert set(scores) == {"channels", "cells"}
+    assert (scores["cells"]["excites_itself"] == 1).all()
 
 
 def test_selectivity_takes_any_estimator() -> None:

@@ -14,19 +14,19 @@ from sgfi.evaluation.statistics import bootstrap, cluster_means, contrast, corre
 
 def test_interval_of_a_mean_has_the_textbook_width() -> None:
     values = np.random.default_rng(0).normal(3.0, 2.0, 400)
-    found = bootstrap(values)
+    interval = bootstrap(values)
     half = 1.96 * values.std() / math.sqrt(len(values))
-    assert found.mean == pytest.approx(values.mean()) and found.resamples == 20_000 and found.clusters == 400
-    assert found.high - found.mean == pytest.approx(half, rel=0.05)
-    assert found.mean - found.low == pytest.approx(half, rel=0.05)
+    assert interval.mean == pytest.approx(values.mean()) and interval.resamples == 20_000 and interval.clusters == 400
+    assert interval.high - interval.mean == pytest.approx(half, rel=0.05)
+    assert interval.mean - interval.low == pytest.approx(half, rel=0.05)
 
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     rng = np.random.default_rng(1)
     hits = 0
     for trial in range(120):
-        found = bootstrap(rng.exponential(1.0, 40), resamples=400, seed=trial)
-        hits += found.low <= 1.0 <= found.high
+        interval = bootstrap(rng.exponential(1.0, 40), resamples=400, seed=trial)
+        hits += interval.low <= 1.0 <= interval.high
     assert 0.83 <= hits / 120 <= 1.0
 
 
@@ -51,9 +51,9 @@ def test_a_paired_contrast_removes_what_the_pair_shares() -> None:
     rng = np.random.default_rng(4)
     image = rng.normal(0, 50, 16)  # differences between images dwarf the effect
     random = image[:, None] + rng.normal(0, 1, (16, 20))
-    found = contrast(image + 2.0, random)
-    assert found.interval.above_zero and found.interval.mean == pytest.approx(2.0, abs=0.3)
-    assert found.positive == 1.0
+    difference = contrast(image + 2.0, random)
+    assert difference.interval.above_zero and difference.interval.mean == pytest.approx(2.0, abs=0.3)
+    assert difference.positive == 1.0
     assert not bootstrap(image + 2.0).above_zero
     assert contrast(random, image + 2.0).interval.below_zero
 
@@ -63,8 +63,8 @@ def test_same_seed_same_interval_and_degenerate_data() -> None:
     assert bootstrap(values, seed=7) == bootstrap(values, seed=7) != bootstrap(values, seed=8)
     flat = bootstrap([2.0, 2.0, 2.0])
     assert (flat.mean, flat.low, flat.high) == (2.0, 2.0, 2.0)
-    one = bootstrap([5.0])
-    assert one.low == one.high == 5.0 and one.clusters == 1
+    single = bootstrap([5.0])
+    assert single.low == single.high == 5.0 and single.clusters == 1
 
 
 def test_rank_correlation() -> None:
@@ -73,8 +73,8 @@ def test_rank_correlation() -> None:
     assert spearman(rising, [4.0, 3.0, 2.0, 1.0]) == pytest.approx(-1.0)
     assert spearman([1, 2, 3, 4, 5], [2, 1, 4, 3, 5]) == pytest.approx(0.8)  # 1 - 6*4 / (5*24)
     assert math.isnan(spearman(rising, [0.0] * 4))
-    found = correlation([rising, rising, rising], [rising, rising[::-1], [0.0] * 4])
-    assert found.undefined == 1 and found.interval is not None and found.interval.mean == pytest.approx(0.0)
+    ranks = correlation([rising, rising, rising], [rising, rising[::-1], [0.0] * 4])
+    assert ranks.undefined == 1 and ranks.interval is not None and ranks.interval.mean == pytest.approx(0.0)
     assert correlation([rising], [[0.0] * 4]).interval is None
 
 

@@ -23,9 +23,9 @@ def test_semantic_routing_of_planted_profiles() -> None:
     contexts = [context(word, "a", cues=(0,)) for word in ("bank", "bank", "bat")]
     profile = torch.tensor([[0.5, 0.1, 0.1, 0.3], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.1, 0.4]], dtype=torch.float64)
     subsets = [[[1], [2]]] * 3
-    found = tokens.semantic(profile, contexts, subsets)
-    assert found["cue_minus_random"] == pytest.approx([0.4, 0.6, 0.0])
-    assert found["target"] == pytest.approx([0.3, 0.1, 0.4])
+    routing = tokens.semantic(profile, contexts, subsets)
+    assert routing["cue_minus_random"] == pytest.approx([0.4, 0.6, 0.0])
+    assert routing["target"] == pytest.approx([0.3, 0.1, 0.4])
 
 
 def test_syntactic_routing_of_planted_profiles() -> None:
@@ -58,9 +58,9 @@ def test_swapping_nothing_is_perfect_and_seeds_agree_with_themselves() -> None:
     assert all(value == pytest.approx([1.0] * 3) for value in same.values())
     other = tokens.geometry_swap(fitted("causal"), x, tiny("two layers").inputs(3, seed=9), [3])
     assert max(other["to_target"]) < 0.999
-    one, two = (tokens.inverses(fitted("causal", seed), x, [3]) for seed in (1, 5))
-    assert tokens.agreement_of(one, one)["cosine"] == pytest.approx([1.0] * 3)
-    assert max(tokens.agreement_of(one, two)["cosine"]) < 0.9999
+    first, second = (tokens.inverses(fitted("causal", seed), x, [3]) for seed in (1, 5))
+    assert tokens.agreement_of(first, first)["cosine"] == pytest.approx([1.0] * 3)
+    assert max(tokens.agreement_of(first, second)["cosine"]) < 0.9999
 
 
 def test_the_input_itself_is_told_apart_by_re_encoding() -> None:
@@ -75,5 +75,5 @@ def test_quality_of_whole_sequences() -> None:
     x = tiny("two layers").inputs(4, seed=2)
     table = x.flatten(0, 1)
     ids = torch.arange(16).reshape(4, 4)
-    found = tokens.sequence_quality(fitted("full"), ids, x, table, "final")
-    assert len(found["embedding_cosine"]) == 4 and all(0 <= rate <= 1 for rate in found["exact_token"])
+    quality = tokens.sequence_quality(fitted("full"), ids, x, table, "final")
+    assert len(quality["embedding_cosine"]) == 4 and all(0 <= rate <= 1 for rate in quality["exact_token"])

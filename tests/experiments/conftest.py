@@ -73,10 +73,10 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("experiments")
     (folder / "tiny.py").write_text(BUILDER)
     rng = np.random.default_rng(0)
-    for place, name in enumerate(["photos", "more"]):
+    for index, name in enumerate(["photos", "more"]):
         (folder / name).mkdir()
         for i in range(20):
-            coarse = rng.integers(0, 256, (3 + place, 3 + place, 3), dtype=np.uint8)
+            coarse = rng.integers(0, 256, (3 + index, 3 + index, 3), dtype=np.uint8)
             Image.fromarray(coarse).resize((8, 8), Image.Resampling.BILINEAR).save(folder / name / f"{i:02}.png")
     return folder
 
@@ -86,18 +86,18 @@ def toy(room: Path) -> Callable[..., Experiment]:
     """A shipped experiment made small: its models and data sets are replaced, everything else stays."""
 
     def small(name: str, *changes: dict[str, Any]) -> Experiment:
-        told = declare(name)
+        shipped = declare(name)
         variants = {
             label: {part: value for part, value in change.items() if part in ("calibration", "data", "plan")}
-            for label, change in told.variants.items()
+            for label, change in shipped.variants.items()
         }
-        for place, change in enumerate(variants.values()):
+        for index, change in enumerate(variants.values()):
             data = {part: value for part, value in change.get("data", {}).items() if part not in SETS}
             if "calibration_count" in data:
-                data["calibration_count"] = 10 + place % 3
+                data["calibration_count"] = 10 + index % 3
             change["data"] = data
             change["plan"] = {part: value for part, value in change.get("plan", {}).items() if not _named(value)}
-        measures = {key: SMALL.get(key, options) for key, options in told.measures.items()}
+        measures = {key: SMALL.get(key, options) for key, options in shipped.measures.items()}
         return declare(
             name,
             {

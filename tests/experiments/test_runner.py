@@ -65,13 +65,14 @@ def test_declarations_that_make_no_sense() -> None:
 
 
 def test_overlays_merge_sections_and_replace_variants() -> None:
-    found = overlay({"data": {"a": 1, "b": 2}, "variants": {"x": {}}}, {"data": {"b": 3}, "variants": {"y": {}}})
-    assert found == {"data": {"a": 1, "b": 3}, "variants": {"y": {}}}
-    told = declare("ridge", {"calibration": {"children": "online"}})
-    assert told.settings("0.03").calibration == {"ridge": 0.03, "children": "online", "stages": 2}
+    merged = overlay({"data": {"a": 1, "b": 2}, "variants": {"x": {}}}, {"data": {"b": 3}, "variants": {"y": {}}})
+    assert merged == {"data": {"a": 1, "b": 3}, "variants": {"y": {}}}
+    experiment = declare("ridge", {"calibration": {"children": "online"}})
+    assert experiment.settings("0.03").calibration == {"ridge": 0.03, "children": "online", "stages": 2}
     one_option = declare("answers", settings=[{"measures": {"answers": {"images": 3}}}])
     assert one_option.measures["answers"] == {**declare("answers").measures["answers"], "images": 3}
-    assert told.as_dict()["data"]["calibration_seed"] == 123 and told.as_dict()["data"]["evaluation_seed"] == 456
+    data = experiment.as_dict()["data"]
+    assert data["calibration_seed"] == 123 and data["evaluation_seed"] == 456
 
 
 def test_every_shipped_file_is_named_and_titled() -> None:
@@ -80,7 +81,7 @@ def test_every_shipped_file_is_named_and_titled() -> None:
 
 
 def test_every_measure_is_used_by_a_shipped_experiment() -> None:
-    used = {name for one in available() for name in declare(one).measures}
+    used = {name for experiment in available() for name in declare(experiment).measures}
     assert used == set(MEASURES)
 
 
@@ -139,7 +140,7 @@ def test_a_preset_refines_the_plan_of_its_case(toy: Callable[..., Experiment], t
 
 
 def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     real = MEASURES["alignment"]
 
     def broken(case, **options):
@@ -150,12 +151,12 @@ def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(MEASURES, "alignment", replace(real, take=broken))
     monkeypatch.setattr(type(real), "options", ["stages", "target", "images"])
     with pytest.raises(KeyboardInterrupt):
-        ran("topology", work="interrupted", say=told.append)
-    assert [line.split(":")[0] for line in told] == ["alignment of local"]
+        ran("topology", work="interrupted", say=lines.append)
+    assert [line.split(":")[0] for line in lines] == ["alignment of local"]
     monkeypatch.undo()
-    told.clear()
-    result = ran("topology", work="interrupted", say=told.append)
-    assert told[0] == "alignment of local: kept from before" and "kept" not in told[1]
+    lines.clear()
+    result = ran("topology", work="interrupted", say=lines.append)
+    assert lines[0] == "alignment of local: kept from before" and "kept" not in lines[1]
     fresh = ran("topology")
     assert result.tables == fresh.tables
 
@@ -224,19 +225,19 @@ def test_results_survive_the_disk(ran: Ran, tmp_path: Path) -> None:
 
 
 def test_compare_pairs_images_that_both_saw(ran: Ran) -> None:
-    one, other = ran("topology"), ran("topology", {"calibration": {"ridge": 0.1}})
-    text = compare(one, other)
+    result, other = ran("topology"), ran("topology", {"calibration": {"ridge": 0.1}})
+    text = compare(result, other)
     line = next(row for row in text.splitlines() if "alignment/local/raw/pixel_cosine" in row)
     assert line.endswith("0.000 [0.000, 0.000] paired |")  # the raw gradient knows no ridge
     elsewhere = ran("topology", {"data": {"evaluation_seed": 7}})
-    assert "paired" not in compare(one, elsewhere)
+    assert "paired" not in compare(result, elsewhere)
     with pytest.raises(DataError, match="in common"):
-        compare(one, ran("ridge"))
+        compare(result, ran("ridge"))
 
 
 def test_undefined_numbers_are_counted_and_left_out() -> None:
-    found = summarise([1.0, float("nan"), 3.0], 50)
-    assert found["mean"] == 2 and found["undefined"] == 1 and found["values"] == [1, None, 3]
+    score = summarise([1.0, float("nan"), 3.0], 50)
+    assert score["mean"] == 2 and score["undefined"] == 1 and score["values"] == [1, None, 3]
     assert summarise([float("nan")], 50)["mean"] is None and summarise(0.5, 50) == {"mean": 0.5}
     assert summarise([], 50)["mean"] is None
 
@@ -255,9 +256,9 @@ def test_claims_are_judged_on_numbers(ran: Ran) -> None:
         {"says": "three", "left": every, "relation": "=", "right": every},
         {"says": "four", "left": left, "relation": "<", "right": left, "factor": 2},
     ]
-    found = verdicts(ran("topology", {"claims": claims}))
-    assert [one.holds for one in found] == [True, False, True, True]
-    assert "local: " in found[2].numbers and "global: " in found[2].numbers
+    judgements = verdicts(ran("topology", {"claims": claims}))
+    assert [verdict.holds for verdict in judgements] == [True, False, True, True]
+    assert "local: " in judgements[2].numbers and "global: " in judgements[2].numbers
     assert Verdict("", False, "").word == "DOES NOT HOLD"
 
 
@@ -339,7 +340,7 @@ def test_figures(name: str, ran: Ran) -> None:
 def test_figures_of_measures_that_were_left_out_are_not_drawn(ran: Ran) -> None:
     result = ran("locality")
     last = result.experiment["figures"][-1]["measure"]
-    fewer = replace(result, tables={name: found for name, found in result.tables.items() if name != last})
+    fewer = replace(result, tables={name: table for name, table in result.tables.items() if name != last})
     assert panels_of(result) == result.experiment["figures"]
     assert panels_of(fewer) == [panel for panel in panels_of(result) if panel["measure"] != last]
 

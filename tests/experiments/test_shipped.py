@@ -27,15 +27,16 @@ def mean(result: Result, address: str) -> float:
 @pytest.mark.parametrize("name", sorted(set(available()) - NEEDS_ITS_OWN))
 def test_runs_end_to_end(name: str, ran: Ran) -> None:
     result = ran(name)
-    told = declare(name)
-    assert set(result.variants) == set(told.variants) and set(result.tables) == {*told.measures, *told.across}
+    experiment = declare(name)
+    measured = {*experiment.measures, *experiment.across}
+    assert set(result.variants) == set(experiment.variants) and set(result.tables) == measured
     assert all(score["mean"] is None or math.isfinite(score["mean"]) for _, score in result.scores())
     assert all(verdict.holds is not None for verdict in verdicts(result))  # every claim found its numbers
     text = markdown(result)
-    assert told.title in text and all(measure in text for measure in told.measures)
-    for entry in told.paper:  # the paper's numbers stand at addresses that exist, on the paper's own variants
+    assert experiment.title in text and all(measure in text for measure in experiment.measures)
+    for entry in experiment.paper:  # the paper's numbers stand at addresses that exist, on the paper's own variants
         measure, variant, *_ = entry["row"].split("/")
-        assert measure in {*told.measures, *told.across} and any(fnmatchcase(v, variant) for v in told.variants)
+        assert measure in measured and any(fnmatchcase(v, variant) for v in experiment.variants)
 
 
 def test_topology_changes_the_repair_and_not_the_raw_gradient(ran: Ran) -> None:
@@ -158,6 +159,6 @@ def test_decisions_and_coordinates(ran: Ran) -> None:
 
 def test_the_paper_s_component_targets_are_the_engine_s_names() -> None:
     """Spelled as ``sgfi graph`` spells them; the shapes are the paper's, checked on the real architecture."""
-    told = declare("components").variants
-    assert told["DenseNet121 concatenation"]["plan"]["target"] == "features.denseblock1"
-    assert len(told) == 11
+    variants = declare("components").variants
+    assert variants["DenseNet121 concatenation"]["plan"]["target"] == "features.denseblock1"
+    assert len(variants) == 11

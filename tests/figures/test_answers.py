@@ -51,8 +51,8 @@ def test_every_text_stays_on_the_paper(look) -> None:
     width, height = figure.canvas.get_width_height()
     boxes = [text.get_window_extent() for text in figure.findobj(Text) if text.get_text()]
     assert all(box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height for box in boxes)
-    for index, one in enumerate(boxes):
-        assert not any(one.overlaps(other) for other in boxes[:index])
+    for index, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[:index])
 
 
 def test_without_the_share_none_is_worked_out(look, monkeypatch: pytest.MonkeyPatch) -> None:

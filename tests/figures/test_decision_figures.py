@@ -58,9 +58,9 @@ def test_the_atlas_shows_both_branches_and_says_they_are_two(family, x) -> None:
 
 def test_group_inverses_are_those_of_the_groups(family, x) -> None:
     study = decisions.study(family, x, decisions.activation_means(family.plan, [x]), SETTINGS)
-    found = group_inverses(family, x[1:2], study, 3)
+    inverses = group_inverses(family, x[1:2], study, 3)
     scores = decisions.rank(family.plan.graph, x[1:2], ["add"])["add"].channels[0]
-    channels, inverse = found["add"]["positive"]
+    channels, inverse = inverses["add"]["positive"]
     assert channels == sorted(scores.topk(3).indices.tolist())
     torch.testing.assert_close(inverse, sgfi.invert(family, x[1:2], "add", channels).value[0], rtol=1e-3, atol=1e-5)
     with pytest.raises(QueryError, match="one input"):

@@ -81,10 +81,10 @@ def test_all_texts_stay_inside_the_figure_and_apart(family, x) -> None:
         width, height = figure.bbox.width, figure.bbox.height
         for box in boxes:
             assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1
-        for i, one in enumerate(boxes):
-            for two in boxes[i + 1 :]:
-                dx = min(one.x1, two.x1) - max(one.x0, two.x0)
-                dy = min(one.y1, two.y1) - max(one.y0, two.y0)
+        for i, first in enumerate(boxes):
+            for second in boxes[i + 1 :]:
+                dx = min(first.x1, second.x1) - max(first.x0, second.x0)
+                dy = min(first.y1, second.y1) - max(first.y0, second.y0)
                 assert dx <= 1 or dy <= 1, texts(figure)
 
 

@@ -164,7 +164,7 @@ def test_an_encoder_decoder_from_the_encoder_s_input() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "options", "told"),
+    ("change", "options", "message"),
     [
         ({}, {}, "invert='x' or 'gate'"),
         ({}, {"invert": "gaet"}, "'gaet'"),
@@ -175,9 +175,9 @@ def test_an_encoder_decoder_from_the_encoder_s_input() -> None:
         ({}, {"invert": "x", "batch_axis": -1}, "batch axes"),
     ],
 )
-def test_what_does_not_fit_is_named(change: dict[str, Any], options: dict[str, Any], told: str) -> None:
+def test_what_does_not_fit_is_named(change: dict[str, Any], options: dict[str, Any], message: str) -> None:
     model, inputs = gated()
-    with pytest.raises(CaptureError, match=told):
+    with pytest.raises(CaptureError, match=message):
         sgfi.capture(model, inputs | change, **options)
 
 

@@ -63,8 +63,8 @@ def test_heads_queries_and_keys_are_the_dense_answer(name: str) -> None:
     graph = sgfi.capture(model, model.inputs(2), attention="open")
     node = next(node for node in graph.nodes.values() if node.op == "softmax")
     assert node.shape == (None, 2, x.shape[1], x.shape[1]) and node.channel_axis == 1 and node.coord_axes == (2, 3)
-    (found,) = graph.program(("input",), (node.name,))(x)
-    torch.testing.assert_close(found, weights(model, x, name == "causal"))
+    (probabilities,) = graph.program(("input",), (node.name,))(x)
+    torch.testing.assert_close(probabilities, weights(model, x, name == "causal"))
     lens = sgfi.natural(graph, prior([model.inputs(24, seed=7)]), "point", ridge=0.01)
 
     def flat(inputs: Tensor) -> Tensor:

@@ -43,8 +43,8 @@ def axes_of(model: nn.Module, *shape: int) -> TensorGraph:
 def wrong(stem: nn.Module, shape: tuple[int, ...], cases: list[tuple[nn.Module | Case, int | None]]) -> list[int]:
     """Places of the cases whose last tensor has another channel axis than expected."""
     nodes = axes_of(Cases(stem, [case for case, _ in cases]), *shape).nodes
-    found = [nodes[f"case.{place}"].channel_axis for place in range(len(cases))]
-    return [place for place, (_, axis) in enumerate(cases) if found[place] != axis]
+    axes = [nodes[f"case.{index}"].channel_axis for index in range(len(cases))]
+    return [index for index, (_, axis) in enumerate(cases) if axes[index] != axis]
 
 
 def on_map(*cases: tuple[nn.Module | Case, int | None]) -> list[int]:
@@ -118,11 +118,11 @@ def test_channels_and_coordinates_of_the_four_common_kinds() -> None:
             return self.head(self.pool(x.permute(0, 3, 1, 2)).flatten(1))
 
     nodes = axes_of(Kinds(), 3, 5, 6).nodes
-    found = {name: (node.channel_axis, node.coord_axes, node.channels) for name, node in nodes.items()}
-    assert found["conv"] == (1, (2, 3), 4)  # a map
-    assert found["norm"] == (3, (1, 2), 4)  # a channel-last map
-    assert found["pool"] == (1, (2, 3), 4)  # (B, C, 1, 1)
-    assert found["head"] == (1, (), 2)  # a vector
+    layouts = {name: (node.channel_axis, node.coord_axes, node.channels) for name, node in nodes.items()}
+    assert layouts["conv"] == (1, (2, 3), 4)  # a map
+    assert layouts["norm"] == (3, (1, 2), 4)  # a channel-last map
+    assert layouts["pool"] == (1, (2, 3), 4)  # (B, C, 1, 1)
+    assert layouts["head"] == (1, (), 2)  # a vector
 
 
 def test_axes_of_a_map_are_carried_through_permutes_and_views() -> None:

@@ -255,9 +255,9 @@ def test_capture_under_inference_mode() -> None:
 
 
 def test_a_model_that_cannot_be_exported_names_the_failing_call() -> None:
-    with pytest.raises(CaptureError, match=r"choose_sign \(test_capture\.py:\d+\)") as found:
+    with pytest.raises(CaptureError, match=r"choose_sign \(test_capture\.py:\d+\)") as refused:
         sgfi.capture(Branching().eval(), torch.randn(2, 4))
-    assert "control flow" in found.value.todo
+    assert "control flow" in refused.value.todo
 
 
 def test_a_missing_argument_is_named() -> None:
@@ -265,9 +265,9 @@ def test_a_missing_argument_is_named() -> None:
         def forward(self, x: Tensor, other: Tensor) -> Tensor:
             return x * other
 
-    with pytest.raises(CaptureError, match="other") as found:
+    with pytest.raises(CaptureError, match="other") as refused:
         sgfi.capture(Two().eval(), torch.randn(2, 4))
-    assert "bound" in found.value.todo
+    assert "bound" in refused.value.todo
 
 
 def test_a_bound_tensor_of_the_batch_s_size_is_refused() -> None:
@@ -278,13 +278,13 @@ def test_a_bound_tensor_of_the_batch_s_size_is_refused() -> None:
 def test_training_mode_is_refused_and_named() -> None:
     model = net()
     model.norm.train()
-    with pytest.raises(CaptureError, match="'norm'") as found:
+    with pytest.raises(CaptureError, match="'norm'") as refused:
         sgfi.capture(model, torch.randn(2, 2, 8, 8))
-    assert "eval()" in found.value.todo and model.norm.training and not model.conv.training
+    assert "eval()" in refused.value.todo and model.norm.training and not model.conv.training
 
 
 @pytest.mark.parametrize(
-    ("example", "told"),
+    ("example", "message"),
     [
         (torch.randn(2, 2, 8, 8, dtype=torch.float64), "float64"),
         (torch.randn(2, 2, 8, 8).half(), "float16"),
@@ -295,8 +295,8 @@ def test_training_mode_is_refused_and_named() -> None:
         ([1.0, 2.0], "list"),
     ],
 )
-def test_a_wrong_example_is_refused(example: object, told: str) -> None:
-    with pytest.raises(CaptureError, match=told):
+def test_a_wrong_example_is_refused(example: object, message: str) -> None:
+    with pytest.raises(CaptureError, match=message):
         sgfi.capture(net(), example)  # type: ignore[arg-type]
 
 
@@ -335,7 +335,7 @@ def under_autocast(h: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("op", "told"),
+    ("op", "message"),
     [
         (lambda h: torch.cond(h.sum() > 0, torch.sin, torch.cos, (h,)), r"torch\.cond"),
         (under_autocast, "bfloat16 at"),
@@ -349,10 +349,10 @@ def under_autocast(h: Tensor) -> Tensor:
         (lambda h: h / 0 if h.sum() > 0 else h, r"<lambda> \(test_capture\.py"),
     ],
 )
-def test_odd_forwards_are_refused_in_one_sentence(op: object, told: str, capfd: pytest.CaptureFixture) -> None:
-    with pytest.raises(CaptureError, match=told) as found:
+def test_odd_forwards_are_refused_in_one_sentence(op: object, message: str, capfd: pytest.CaptureFixture) -> None:
+    with pytest.raises(CaptureError, match=message) as refused:
         sgfi.capture(Applied(op).eval(), torch.randn(2, 3, 4))
-    assert len(str(found.value)) < 1000
+    assert len(str(refused.value)) < 1000
     assert capfd.readouterr() == ("", ""), "torch's own dump"
 
 
@@ -385,13 +385,13 @@ def test_autocast_around_the_calls_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("weight", "told"),
+    ("weight", "message"),
     [(torch.eye(4).to_sparse(), "'weight', torch.sparse_coo"), (torch.eye(4, device="meta"), "'weight' on the device")],
 )
-def test_weights_without_dense_values_are_refused(weight: Tensor, told: str) -> None:
+def test_weights_without_dense_values_are_refused(weight: Tensor, message: str) -> None:
     model = nn.Linear(4, 4).eval()
     model.weight = nn.Parameter(weight)
-    with pytest.raises(CaptureError, match=told):
+    with pytest.raises(CaptureError, match=message):
         sgfi.capture(model, torch.randn(2, 4))
 
 

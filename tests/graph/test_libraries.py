@@ -25,10 +25,10 @@ def test_torchvision_nodes_are_found_and_hold_the_same_numbers() -> None:
             module.inplace = False  # the extractor would hand out overwritten tensors
     graph = sgfi.capture(model, x)
     names = [name for name in extraction.get_graph_node_names(model)[1] if name != "x"]
-    found = extraction.create_feature_extractor(model, names)(x)
+    features = extraction.create_feature_extractor(model, names)(x)
     assert "flatten" in names and len(names) > 60
     for name in names:
-        torch.testing.assert_close(value(graph, name, x), found[name], rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(value(graph, name, x), features[name], rtol=1e-4, atol=1e-4)
 
 
 def test_timm_indices() -> None:

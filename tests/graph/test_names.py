@@ -121,8 +121,8 @@ def test_a_module_that_returns_several_tensors_names_none() -> None:
             self.split = Split()
 
         def forward(self, x: Tensor) -> Tensor:
-            one, two = self.split(x)
-            return one * two
+            left, right = self.split(x)
+            return left * right
 
     graph = named(Joined(), 3)
     assert list(graph.nodes) == ["input", "split.one", "split.two", "mul"]

@@ -27,22 +27,22 @@ def test_pieces_compose_to_the_whole() -> None:
 def test_a_piece_needs_nothing_upstream_of_its_inputs() -> None:
     """Feeding another value at an inner tensor changes what follows as the modules say."""
     model, other = tiny("chain"), torch.randn(3, 3, 3, 3, dtype=torch.float64)
-    (found,) = graph("chain").program(("conv2",), ("conv3",))(other)
-    torch.testing.assert_close(found, model.conv3(model.act2(other)))
+    (output,) = graph("chain").program(("conv2",), ("conv3",))(other)
+    torch.testing.assert_close(output, model.conv3(model.act2(other)))
 
 
 def test_a_piece_of_a_model_that_reads_the_batch_size_takes_any_batch() -> None:
     model = tiny("tokens")
     for batch in (1, 4):
         h = torch.randn(batch, 5, 6, dtype=torch.float64)
-        (found,) = graph("tokens").program(("embed",), ("norm",))(h)
-        torch.testing.assert_close(found, model.norm(model.block(h)))
+        (output,) = graph("tokens").program(("embed",), ("norm",))(h)
+        torch.testing.assert_close(output, model.norm(model.block(h)))
 
 
 def test_a_program_is_made_once() -> None:
-    one = graph("chain").program(("input",), ("conv2",))
-    assert graph("chain").program(("input",), ("conv2",)) is one
-    assert graph("chain").program(("input",), ("conv3",)) is not one
+    program = graph("chain").program(("input",), ("conv2",))
+    assert graph("chain").program(("input",), ("conv2",)) is program
+    assert graph("chain").program(("input",), ("conv3",)) is not program
 
 
 def test_inputs_are_not_written_to() -> None:
@@ -72,9 +72,9 @@ def test_lifted_constants_and_buffers_are_part_of_a_piece() -> None:
             return self.fc(x) + self.shift + torch.tensor([0.5, 0.0, -0.5])
 
     model = Shifted().eval()
-    found = sgfi.capture(model, torch.randn(2, 3))
+    shifted = sgfi.capture(model, torch.randn(2, 3))
     h = torch.randn(4, 3)
-    (out,) = found.program(("fc",), (list(found.nodes)[-1],))(h)
+    (out,) = shifted.program(("fc",), (list(shifted.nodes)[-1],))(h)
     torch.testing.assert_close(out, h + model.shift + torch.tensor([0.5, 0.0, -0.5]))
 
 

@@ -30,5 +30,5 @@ def test_same_logits_as_the_packaged_network_and_plausible_classes() -> None:
     with torch.no_grad():
         logits = loaded.model(x)
         assert torch.allclose(logits, theirs(x), atol=1e-4)
-    for name, found in zip(CLASSES, logits.argmax(1).tolist(), strict=True):
-        assert found in CLASSES[name], name
+    for name, label in zip(CLASSES, logits.argmax(1).tolist(), strict=True):
+        assert label in CLASSES[name], name

@@ -34,8 +34,8 @@ def test_the_second_call_builds_and_traces_nothing(
     assert same is not None and same.fingerprint == graph.fingerprint
     assert (again.preprocessing, again.input_shape) == (first.preprocessing, first.input_shape)
     x = torch.randn(1, 3, 32, 32)
-    one, other = (sgfi.look(own, x, "features.3:1", preprocessing=again.preprocessing) for own in (graph, same))
-    assert one.value.equal(other.value)
+    original, other = (sgfi.look(own, x, "features.3:1", preprocessing=again.preprocessing) for own in (graph, same))
+    assert original.value.equal(other.value)
     weights = tmp_path / "weights.safetensors"
     state = load_model(SPEC, "none").model.state_dict()
     save_file(state, weights)

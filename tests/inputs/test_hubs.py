@@ -131,7 +131,7 @@ def test_detectors_give_their_backbone_s_preparation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ("torchvision:r3d_18", "of videos"),
         ("smp:Unett-resnet18", "Unet-resnet18"),
@@ -139,8 +139,8 @@ def test_detectors_give_their_backbone_s_preparation() -> None:
         ("diffusers:nowhere@x", "a time step"),
     ],
 )
-def test_unknown_names_are_errors_with_a_hint(spec: str, told: str) -> None:
-    with pytest.raises(DataError, match=told):
+def test_unknown_names_are_errors_with_a_hint(spec: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
         load_model(spec, "none")
 
 

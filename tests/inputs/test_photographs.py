@@ -20,10 +20,10 @@ def test_calibration_and_held_out_are_different_files() -> None:
 
 
 def test_crops_repeat_with_the_seed_and_differ_from_each_other() -> None:
-    one, two, other = (random_crops(PREPARED, 8, seed=s).inputs for s in (0, 0, 1))
-    assert one.shape == (8, 3, 16, 16) and torch.isfinite(one).all()
-    assert torch.equal(one, two) and not torch.equal(one, other)
-    assert len({crop.numpy().tobytes() for crop in one}) == 8
+    crops, again, other = (random_crops(PREPARED, 8, seed=s).inputs for s in (0, 0, 1))
+    assert crops.shape == (8, 3, 16, 16) and torch.isfinite(crops).all()
+    assert torch.equal(crops, again) and not torch.equal(crops, other)
+    assert len({crop.numpy().tobytes() for crop in crops}) == 8
 
 
 def test_held_out_pictures_are_prepared_for_the_model() -> None:

@@ -33,10 +33,10 @@ def inputs(name: str = "chain", count: int = 2) -> Tensor:
     return tiny(name).inputs(count, seed=9)
 
 
-def same(one: sgfi.Inverse, two: sgfi.Inverse, tolerance: float = 1e-10) -> None:
-    assert one.states.keys() == two.states.keys()
-    for name in one.states:
-        torch.testing.assert_close(one.states[name], two.states[name], rtol=tolerance, atol=tolerance)
+def same(first: sgfi.Inverse, second: sgfi.Inverse, tolerance: float = 1e-10) -> None:
+    assert first.states.keys() == second.states.keys()
+    for name in first.states:
+        torch.testing.assert_close(first.states[name], second.states[name], rtol=tolerance, atol=tolerance)
 
 
 # ------------------------------------------------------------------- what is refused
@@ -145,8 +145,8 @@ def bad_inputs() -> dict[str, tuple[Any, str]]:
 
 @pytest.mark.parametrize("kind", bad_inputs())
 def test_wrong_inputs(kind: str) -> None:
-    x, told = bad_inputs()[kind]
-    with pytest.raises(QueryError, match=told):
+    x, message = bad_inputs()[kind]
+    with pytest.raises(QueryError, match=message):
         sgfi.invert(family(), x)
 
 
@@ -161,14 +161,14 @@ def test_wrong_terminals(stage: str) -> None:
     right = torch.randn(2, 5, 3, 3, dtype=torch.float64)
     nan = right.clone()
     nan[0, 0, 0, 0] = float("nan")
-    for terminal, told in [
+    for terminal, message in [
         (right[:1], r"\(1, 5, 3, 3\)"),
         (right[:, :4], r"\(2, 4, 3, 3\)"),
         (right.float(), "float32"),
         (nan, "NaN"),
         (right.numpy(), "ndarray"),
     ]:
-        with pytest.raises(QueryError, match=told):
+        with pytest.raises(QueryError, match=message):
             sgfi.invert(family(), inputs(), terminal=terminal, stage=stage)
 
 
@@ -188,29 +188,29 @@ def test_wrong_targets() -> None:
 @pytest.mark.parametrize(("target", "upstream"), [(None, {"input", "act1", "conv2"}), ("conv2", {"input", "act1"})])
 def test_states_are_the_input_what_is_upstream_and_the_target(target: str | None, upstream: set, stage: str) -> None:
     x = inputs()
-    found = sgfi.invert(family(), x, target=target, stage=stage)
-    assert set(found.states) == upstream | {target or "conv3"}
-    assert next(iter(found.states)) == "input" and list(found.states)[-1] == (target or "conv3")
-    assert found.value is found.states["input"] and found.value.shape == x.shape
-    assert found.stage == stage and found.query == sgfi.Query(target)
-    for name, state in found.states.items():
+    inverse = sgfi.invert(family(), x, target=target, stage=stage)
+    assert set(inverse.states) == upstream | {target or "conv3"}
+    assert next(iter(inverse.states)) == "input" and list(inverse.states)[-1] == (target or "conv3")
+    assert inverse.value is inverse.states["input"] and inverse.value.shape == x.shape
+    assert inverse.stage == stage and inverse.query == sgfi.Query(target)
+    for name, state in inverse.states.items():
         assert state.shape[1:] == family().plan.graph.nodes[name].shape[1:]
         assert state.dtype == x.dtype and not state.requires_grad and not state.is_inference()
 
 
 def test_a_fork_s_branches_beside_the_target_have_no_state() -> None:
-    found = sgfi.invert(family("fork"), inputs("fork"), target="v")
-    assert set(found.states) == {"input", "v"}
+    inverse = sgfi.invert(family("fork"), inputs("fork"), target="v")
+    assert set(inverse.states) == {"input", "v"}
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_masked_entries_are_exactly_zero(stage: str) -> None:
     x, huge = inputs(), torch.full((2, 5, 3, 3), 1e300, dtype=torch.float64)
-    found = sgfi.invert(family(), x, channels=[1, 4], coords=[(0, 2), (2, 1)], terminal=huge, stage=stage)
+    inverse = sgfi.invert(family(), x, channels=[1, 4], coords=[(0, 2), (2, 1)], terminal=huge, stage=stage)
     keep = torch.zeros(5, 3, 3, dtype=torch.bool)
     for channel in (1, 4):
         keep[channel, 0, 2] = keep[channel, 2, 1] = True
-    state = found.states["conv3"]
+    state = inverse.states["conv3"]
     assert torch.equal(state, torch.where(keep, huge, 0.0))
     whole = sgfi.invert(family(), x, stage=stage).states["conv3"]
     torch.testing.assert_close(whole, family_forward(x))
@@ -256,10 +256,10 @@ def test_a_sweep_over_targets_is_its_queries_one_by_one(stage: str) -> None:
         sgfi.Query("conv2"),
         sgfi.Query("conv3", [0]),
     ]
-    found = sgfi.sweep(family(), x, queries, stage=stage)
-    assert [one.query for one in found] == queries
-    for one, query in zip(found, queries, strict=True):
-        same(one, sgfi.invert(family(), x, query.target, query.channels, query.coords, stage=stage))
+    inverses = sgfi.sweep(family(), x, queries, stage=stage)
+    assert [inverse.query for inverse in inverses] == queries
+    for inverse, query in zip(inverses, queries, strict=True):
+        same(inverse, sgfi.invert(family(), x, query.target, query.channels, query.coords, stage=stage))
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -268,17 +268,17 @@ def test_a_caller_s_gradient_mode_does_not_matter(mode: type, stage: str) -> Non
     expected = sgfi.invert(family(), inputs(), stage=stage)
     with mode():
         x = inputs().clone()
-        found = sgfi.invert(family(), x, stage=stage)
+        inverse = sgfi.invert(family(), x, stage=stage)
         swept = sgfi.sweep(family(), x, [sgfi.Query(), sgfi.Query(channels=[0])], stage=stage)[0]
-    same(found, expected, 0)
+    same(inverse, expected, 0)
     same(swept, expected)
-    assert not found.value.is_inference()
+    assert not inverse.value.is_inference()
 
 
 def test_an_input_that_wants_a_gradient_is_left_alone() -> None:
     x = inputs().requires_grad_()
-    found = sgfi.invert(family(), x)
-    assert x.grad is None and x.requires_grad and not found.value.requires_grad
+    inverse = sgfi.invert(family(), x)
+    assert x.grad is None and x.requires_grad and not inverse.value.requires_grad
     x.sum().backward()
 
 
@@ -292,8 +292,8 @@ def test_the_input_is_not_written_to() -> None:
 
 def test_a_terminal_is_masked_and_read_from_elsewhere() -> None:
     x, other = inputs(), family_forward(tiny("chain").inputs(2, seed=10))
-    found = sgfi.invert(family(), x, channels=[2], terminal=other)
-    assert torch.equal(found.states["conv3"][:, 2], other[:, 2]) and not found.states["conv3"][:, 0].any()
+    inverse = sgfi.invert(family(), x, channels=[2], terminal=other)
+    assert torch.equal(inverse.states["conv3"][:, 2], other[:, 2]) and not inverse.states["conv3"][:, 0].any()
     own = sgfi.invert(family(), x, terminal=family_forward(x))
     same(own, sgfi.invert(family(), x))
 

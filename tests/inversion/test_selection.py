@@ -78,9 +78,9 @@ def test_only_the_span_counts_and_one_hot_rows_are_channels(kind: str) -> None:
     node, made = NODES[kind], rows(2, 5)
     mixed = rows(2, 2, seed=4) @ made
     for other in (made * torch.tensor([[1e30], [-3e-30]]).double(), made.flip(0), mixed, made.numpy(), made.tolist()):
-        one, two = (Query("n", directions=given).selection(node) for given in (made, other))
+        first, second = (Query("n", directions=given).selection(node) for given in (made, other))
         state = rows(*node.shape[1:], seed=5)
-        torch.testing.assert_close(two.project(state), one.project(state), rtol=0, atol=1e-12)
+        torch.testing.assert_close(second.project(state), first.project(state), rtol=0, atol=1e-12)
     hot = torch.zeros(2, 5)
     hot[0, 3], hot[1, 1] = -7, 0.5
     selection = Query("n", directions=hot).selection(node)
@@ -139,9 +139,9 @@ def test_maps_along_directions_are_the_oracles(name: str, stage: str) -> None:
         asked += [{"directions": rows(2, 2, node.channels), "coords": cells}]
     alone = [sgfi.invert(family, x, Query(**query), stage=stage) for query in asked]
     together = sgfi.sweep(family, x, [Query(**query) for query in asked], stage=stage)
-    for query, one, other in zip(asked, alone, together, strict=True):
+    for query, single, other in zip(asked, alone, together, strict=True):
         expected = dense.invert(x, stage=stage, **query)
-        assert max(gaps(one, expected).values()) < TOLERANCE
+        assert max(gaps(single, expected).values()) < TOLERANCE
         assert max(gaps(other, expected).values()) < TOLERANCE
 
 
@@ -150,14 +150,14 @@ def test_one_hot_directions_and_channels_give_the_same_maps_bit_by_bit() -> None
     hot = np.zeros((2, family.node().channels))
     hot[0, 3], hot[1, 1] = 2.0, -1.0
     terminal = rows(2, *family.node().shape[1:])
-    one = sgfi.invert(family, x, Query(directions=hot, coords=[(0, 1)]), terminal=terminal)
+    inverse = sgfi.invert(family, x, Query(directions=hot, coords=[(0, 1)]), terminal=terminal)
     other = sgfi.invert(family, x, channels=[1, 3], coords=[(0, 1)], terminal=terminal)
-    assert one.value.equal(other.value)
+    assert inverse.value.equal(other.value)
 
 
 def test_maps_are_linear_in_the_target_along_directions() -> None:
     family, x = engine("chain"), tiny("chain").inputs(2, seed=9)
     query, shape = Query(directions=rows(2, 5)), family.node().shape[1:]
-    one, other = rows(2, *shape, seed=1), rows(2, *shape, seed=2)
-    values = [sgfi.invert(family, x, query, terminal=t).value for t in (one, other, 2 * one - 3 * other)]
+    first, second = rows(2, *shape, seed=1), rows(2, *shape, seed=2)
+    values = [sgfi.invert(family, x, query, terminal=t).value for t in (first, second, 2 * first - 3 * second)]
     torch.testing.assert_close(values[2], 2 * values[0] - 3 * values[1], rtol=1e-9, atol=1e-9)

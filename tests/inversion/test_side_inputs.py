@@ -55,11 +55,11 @@ def test_maps_are_fitted_and_asked_with_side_inputs() -> None:
     batches = [{"x": float64((12, 4), i), "gate": gates[12 * i :][:12], "label": labels[:12]} for i in range(2)]
     plan = sgfi.plan(graph, "second", ["first", "second"])
     family = sgfi.calibrate(plan, batches)
-    found = sgfi.invert(family, inputs, channels=[1], terminal=float64((3, 2), 4))
+    inverse = sgfi.invert(family, inputs, channels=[1], terminal=float64((3, 2), 4))
     for index in range(3):
         own = bind(family, {name: inputs[name][index : index + 1] for name in ("gate", "label")})
         alone = sgfi.invert(own, inputs["x"][index : index + 1], channels=[1], terminal=float64((3, 2), 4)[index:][:1])
-        torch.testing.assert_close(found.value[index], alone.value[0])
+        torch.testing.assert_close(inverse.value[index], alone.value[0])
     fixed = sgfi.capture(Own(model, gates[:1], labels[:1]).eval(), inputs["x"])
     same = [{**batch, "gate": gates[:1].expand(12, -1), "label": labels[:1].expand(12)} for batch in batches]
     expected = sgfi.calibrate(

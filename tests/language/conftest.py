@@ -20,7 +20,7 @@ def tiny_config(transformers: Any, **changes: Any) -> Any:
 def word_tokenizer(words: list[str]) -> Any:
     """One token a word; 0 is unknown."""
     tokenizers, transformers = pytest.importorskip("tokenizers"), pytest.importorskip("transformers")
-    places = {"<unk>": 0} | {word: place + 1 for place, word in enumerate(dict.fromkeys(words))}
+    places = {"<unk>": 0} | {word: index + 1 for index, word in enumerate(dict.fromkeys(words))}
     plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(places, unk_token="<unk>"))
     plain.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     return transformers.PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="<unk>")

@@ -39,8 +39,8 @@ def test_layers_parts_and_plans(kind: str) -> None:
     stage = sgfi.plan(graph)
     assert stage.boundaries == ("input", body.tensor(2), body.tensor(3, "attention"))
     family = sgfi.calibrate(token_plan(graph, 4), [torch.randn(8, 5, 8)], progress=False)
-    found = sgfi.invert(family, torch.randn(2, 5, 8), coords=[2]).value
-    assert not found[:, 3:].any() and found[:, :3].all()
+    value = sgfi.invert(family, torch.randn(2, 5, 8), coords=[2]).value
+    assert not value[:, 3:].any() and value[:, :3].all()
 
 
 def test_families_and_what_is_refused() -> None:
@@ -52,7 +52,7 @@ def test_families_and_what_is_refused() -> None:
     groups = token_plan(graph, 4, family="causal-first-apart").boundary["input"].partition.groups
     assert groups.tolist() == [0, 1, 1, 1, 1]
     assert token_plan(graph, 4, family="causal+3").boundary["input"].width == 32
-    for wrong, told in (
+    for wrong, message in (
         ({"layer": 7}, "from 1 to 6"),
         ({"layer": "6"}, "from 1 to 6"),
         ({"part": "head"}, "attention"),
@@ -61,7 +61,7 @@ def test_families_and_what_is_refused() -> None:
         ({"family": None}, "a family among"),
         ({"family": "causl"}, "causal"),
     ):
-        with pytest.raises(PlanError, match=told):
+        with pytest.raises(PlanError, match=message):
             token_plan(graph, **wrong)
     with pytest.raises(PlanError, match="captured graph"):
         token_plan(torch.nn.Linear(2, 2))  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def test_the_first_layers_alone_share_weights_and_values(lm) -> None:
     assert len(short.lm.transformer.h) == 2 and short.lm.transformer.h[0] is lm.transformer.h[0]
     assert ([id(p) for p in lm.parameters()], lm.config.num_hidden_layers) == before
     assert len(lm.transformer.h) == 4
-    graphs = [sgfi.capture(one, x) for one in (short, embedding_model(lm))]
+    graphs = [sgfi.capture(model, x) for model in (short, embedding_model(lm))]
     name = "lm.transformer.h.1"
     states = [graph.program(("input",), (graph.nodes.canonical(name),))(x)[0] for graph in graphs]
     assert torch.equal(*states)

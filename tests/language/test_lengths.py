@@ -35,10 +35,10 @@ def test_a_shorter_text_is_its_prefix(lm, graphs, family: str) -> None:
 def test_gains_are_interpolated_on_the_normalised_grid(lm, graphs) -> None:
     family = fitted(lm, graphs[8], "per-frequency")  # bins 0, 1/8 .. 4/8
     moved = transfer(family, graphs[12])  # bins 0, 1/12 .. 6/12
-    old, new = (one.maps["input"][0].weights["gain"] for one in (family, moved))
+    old, new = (fit.maps["input"][0].weights["gain"] for fit in (family, moved))
     assert len(old) == 5 and len(new) == 7
-    for place, at in ((0, 0.0), (3, 2.0), (6, 4.0)):
-        torch.testing.assert_close(new[place], old[int(at)])
+    for index, at in ((0, 0.0), (3, 2.0), (6, 4.0)):
+        torch.testing.assert_close(new[index], old[int(at)])
     torch.testing.assert_close(new[1], old[0] / 3 + 2 * old[1] / 3)
     assert sgfi.invert(moved, torch.randn(2, 12, 16)).value.shape == (2, 12, 16)
     same = transfer(family, graphs[8])
@@ -55,6 +55,6 @@ def test_further_positions_join_the_last_group(lm, graphs) -> None:
     moved = transfer(family, graphs[12])
     assert moved.plan.boundary["input"].partition.groups.tolist() == [0] + [1] * 11
     x = lm.get_input_embeddings()(torch.randint(0, 20, (3, 12)))
-    long, short = (sgfi.invert(one, x[:, :size], coords=[5]).value for one, size in ((moved, 12), (family, 8)))
+    long, short = (sgfi.invert(fit, x[:, :size], coords=[5]).value for fit, size in ((moved, 12), (family, 8)))
     torch.testing.assert_close(long[:, :8], short, atol=1e-4, rtol=1e-3)
     assert not long[:, 6:].any()

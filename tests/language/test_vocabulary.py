@@ -23,8 +23,8 @@ def test_the_interface_undoes_a_low_rank_distortion_and_maps_zero_to_zero() -> N
     turn = torch.linalg.qr(torch.randn(12, 12, dtype=torch.float64)).Q
     scale = torch.ones(12, dtype=torch.float64)
     scale[:3] = 0.2  # three directions are shrunk
-    found = source @ (turn * scale) @ turn.T
-    enough, less = (fit_interface(found, source, rank, ridge=1e-9) for rank in (3, 2))
-    torch.testing.assert_close(enough(found), source, atol=1e-6, rtol=0)
-    assert (less(found) - source).norm() > 1
+    distorted = source @ (turn * scale) @ turn.T
+    enough, less = (fit_interface(distorted, source, rank, ridge=1e-9) for rank in (3, 2))
+    torch.testing.assert_close(enough(distorted), source, atol=1e-6, rtol=0)
+    assert (less(distorted) - source).norm() > 1
     assert enough.size == 2 * 3 * 12 and not enough(torch.zeros(1, 12, dtype=torch.float64)).any()

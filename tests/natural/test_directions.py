@@ -60,11 +60,11 @@ def test_value_and_share_are_the_dense_ones(name: str, asked: dict[str, Any], ro
     x = tiny(name).inputs(2, seed=3)
     (answer,) = lens.answer(x, [query])
     for number in range(len(x)):
-        one = x[number : number + 1]
-        dense = dense_of(lens, name, query, one)
-        t = dense.J @ (one - lens.prior.mean).flatten()
+        sample = x[number : number + 1]
+        dense = dense_of(lens, name, query, sample)
+        t = dense.J @ (sample - lens.prior.mean).flatten()
         torch.testing.assert_close(answer.value[number].flatten(), dense.estimator @ t, rtol=0, atol=1e-8)
-        share = dense.share(one.shape[1:], lens.prior.channel_axis)
+        share = dense.share(sample.shape[1:], lens.prior.channel_axis)
         torch.testing.assert_close(answer.share[number], share, rtol=0, atol=1e-8)
         state = answer.states[tiny(name).target][number].flatten()
         torch.testing.assert_close(state, dense.projector @ t, rtol=0, atol=1e-10)
@@ -93,8 +93,9 @@ def test_one_hot_rows_are_channels_and_only_the_span_counts(route: str) -> None:
     lens, x = lens_of("chain", solver=ROUTES[route]), tiny("chain").inputs(1, seed=3)
     hot = torch.zeros(2, 5)
     hot[0, 3], hot[1, 1] = -2.0, 0.5
-    (one,), (channels,) = lens.answer(x, [Query("conv3", directions=hot)]), lens.answer(x, [Query("conv3", [1, 3])])
-    assert one.value.equal(channels.value) and one.share.equal(channels.share)
+    (directed,) = lens.answer(x, [Query("conv3", directions=hot)])
+    (channels,) = lens.answer(x, [Query("conv3", [1, 3])])
+    assert directed.value.equal(channels.value) and directed.share.equal(channels.share)
     made = rows(2, 5)
     (plain,) = lens.answer(x, [Query("conv3", directions=made)])
     for other in (1e6 * made, made.flip(0), rows(2, 2, seed=7) @ made):
@@ -105,10 +106,10 @@ def test_one_hot_rows_are_channels_and_only_the_span_counts(route: str) -> None:
 @pytest.mark.parametrize("route", ROUTES)
 def test_the_answer_is_linear_in_the_target_and_reads_the_span_only(route: str) -> None:
     lens, x, query = lens_of("chain", solver=ROUTES[route]), tiny("chain").inputs(1, seed=3), query_of("chain", 2)
-    one, other = rows(1, 5, 3, 3, seed=1), rows(1, 5, 3, 3, seed=2)
+    first, second = rows(1, 5, 3, 3, seed=1), rows(1, 5, 3, 3, seed=2)
     selection = query.selection(lens.node("conv3"))
-    outside = 1e3 * (other - selection.project(other))
-    values = [lens.answer(x, [query], t)[0].value for t in (one, other, 2 * one - 3 * other, one + outside)]
+    outside = 1e3 * (second - selection.project(second))
+    values = [lens.answer(x, [query], t)[0].value for t in (first, second, 2 * first - 3 * second, first + outside)]
     torch.testing.assert_close(values[2], 2 * values[0] - 3 * values[1], rtol=0, atol=1e-8)
     torch.testing.assert_close(values[3], values[0], rtol=0, atol=1e-8)
 

@@ -46,9 +46,9 @@ def test_pull_is_the_adjoint_of_push(name: str) -> None:
     made, _, _ = _made(name, Path(3))
     tangents = torch.randn(2, *made.input_shape, dtype=torch.float64)
     cotangents = torch.randn(2, *made.target_shape, dtype=torch.float64)
-    one = (made.push(tangents) * cotangents).flatten(1).sum(1)
-    other = (tangents * made.pull(cotangents)).flatten(1).sum(1)
-    torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+    pushed = (made.push(tangents) * cotangents).flatten(1).sum(1)
+    pulled = (tangents * made.pull(cotangents)).flatten(1).sum(1)
+    torch.testing.assert_close(pushed, pulled, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("rule", ["midpoint", "gauss"])

@@ -36,18 +36,18 @@ def test_value_and_share_are_those_of_the_stacked_rows(name: str, route: str) ->
     for query in GROUPS[name]:
         (answer,) = lens.answer(x, [query])
         for number in range(len(x)):
-            one = x[number : number + 1]
+            sample = x[number : number + 1]
             rows, targets = [], []
             for part in query.parts:
                 node = lens.node(part.target)
                 matrix = averaged_jacobian(
-                    tiny(name), node.name, one, lens.prior.mean, lens.path.rule, lens.path.points
+                    tiny(name), node.name, sample, lens.prior.mean, lens.path.rule, lens.path.points
                 )
                 selection = part.selection(node)
-                selected = selection.rows(torch.arange(selection.count), one).flatten(1)
-                noise = float(lens.answer(one, [part])[0].ridge[0])
+                selected = selection.rows(torch.arange(selection.count), sample).flatten(1)
+                noise = float(lens.answer(sample, [part])[0].ridge[0])
                 rows.append(selected @ matrix / noise**0.5)
-                targets.append(selected @ lens.state(one, node.name).flatten() / noise**0.5)
+                targets.append(selected @ lens.state(sample, node.name).flatten() / noise**0.5)
                 state = answer.states[node.name][number].flatten()
                 torch.testing.assert_close(selected @ state, targets[-1] * noise**0.5, rtol=0, atol=1e-9)
             stacked, t = torch.cat(rows), torch.cat(targets)
@@ -57,7 +57,7 @@ def test_value_and_share_are_those_of_the_stacked_rows(name: str, route: str) ->
             torch.testing.assert_close(answer.value[number].flatten(), gain @ t, rtol=0, atol=1e-8)
             axis = lens.prior.channel_axis - 1
             known, whole = (
-                m.diagonal().reshape(one[0].shape).sum(axis) for m in (gain @ stacked @ covariance, covariance)
+                m.diagonal().reshape(sample[0].shape).sum(axis) for m in (gain @ stacked @ covariance, covariance)
             )
             torch.testing.assert_close(answer.share[number], known / whole, rtol=0, atol=1e-8)
 

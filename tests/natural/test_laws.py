@@ -42,8 +42,8 @@ def test_a_zero_target_gives_exactly_zero(name: str, route: str) -> None:
 def test_the_answer_is_linear_in_the_target(name: str, route: str) -> None:
     lens, x, query = lens_of(name, solver=ROUTES[route]), tiny(name).inputs(2, seed=3), query_of(name, 1)
     shape = lens.answer(x, [query])[0].states[tiny(name).target].shape
-    one, other = torch.randn(2, *shape, dtype=torch.float64)
-    parts = [lens.answer(x, [query], terminal=terminal)[0] for terminal in (one, other, 2 * one - 30 * other)]
+    first, second = torch.randn(2, *shape, dtype=torch.float64)
+    parts = [lens.answer(x, [query], terminal=terminal)[0] for terminal in (first, second, 2 * first - 30 * second)]
     torch.testing.assert_close(parts[2].value, 2 * parts[0].value - 30 * parts[1].value, rtol=0, atol=1e-8)
     assert parts[0].ridge.equal(parts[2].ridge)
 
@@ -54,8 +54,10 @@ def test_numbers_outside_the_query_are_not_read() -> None:
     other = terminal.clone()
     other[:, [0, 2, 4]] = 1e6
     for solver in ROUTES.values():
-        one, two = (replace(lens, solver=solver).answer(x, [query], terminal=t)[0].value for t in (terminal, other))
-        assert one.equal(two)
+        value, changed = (
+            replace(lens, solver=solver).answer(x, [query], terminal=t)[0].value for t in (terminal, other)
+        )
+        assert value.equal(changed)
 
 
 @pytest.mark.parametrize("name", ["chain", "tokens", "vector"])

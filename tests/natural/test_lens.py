@@ -37,16 +37,16 @@ def assert_dense(lens: NaturalInverse, name: str, query: Query, x: Tensor) -> No
     """Value, share and lambda of every input of a batch."""
     (answer,) = lens.answer(x, [query])
     for number in range(len(x)):
-        one = x[number : number + 1]
-        dense = dense_of(lens, name, query, one)
-        t = answer_target(lens, name, one, dense)
-        expected = (dense.estimator @ t).reshape(one[0].shape)
+        sample = x[number : number + 1]
+        dense = dense_of(lens, name, query, sample)
+        t = answer_target(lens, name, sample, dense)
+        expected = (dense.estimator @ t).reshape(sample[0].shape)
         torch.testing.assert_close(answer.value[number], expected, rtol=0, atol=1e-8)
-        share = dense.share(one.shape[1:], lens.prior.channel_axis)
+        share = dense.share(sample.shape[1:], lens.prior.channel_axis)
         torch.testing.assert_close(answer.share[number], share, rtol=0, atol=1e-8)
         detail = share
         if isinstance(lens.prior, GridPrior):
-            detail = dense.detail_share(one.shape[1:], lens.prior.channel_axis)
+            detail = dense.detail_share(sample.shape[1:], lens.prior.channel_axis)
         torch.testing.assert_close(answer.detail_share[number], detail, rtol=0, atol=1e-8)
         assert float(answer.ridge[number]) == pytest.approx(dense.ridge, rel=1e-10)  # alone as in the batch
         projected = (dense.P * t).reshape(answer.states[tiny(name).target][number].shape)
@@ -74,12 +74,12 @@ def test_conjugate_gradients_reach_the_exact_answer(name: str, number: int, prec
     x = tiny(name).inputs(2, seed=3)
     (answer,) = lens.answer(x, [query])
     assert answer.residual.max() <= 1e-13 and answer.steps.min() > 0 and answer.share_is_exact
-    for place in range(len(x)):
-        dense = dense_of(lens, name, query, x[place : place + 1])
-        expected = dense.estimator @ answer_target(lens, name, x[place : place + 1], dense)
-        torch.testing.assert_close(answer.value[place].flatten(), expected, rtol=0, atol=1e-8)
+    for index in range(len(x)):
+        dense = dense_of(lens, name, query, x[index : index + 1])
+        expected = dense.estimator @ answer_target(lens, name, x[index : index + 1], dense)
+        torch.testing.assert_close(answer.value[index].flatten(), expected, rtol=0, atol=1e-8)
         share = dense.share(x.shape[1:], lens.prior.channel_axis)
-        torch.testing.assert_close(answer.share[place], share, rtol=0, atol=1e-8)
+        torch.testing.assert_close(answer.share[index], share, rtol=0, atol=1e-8)
 
 
 def test_many_queries_share_an_ensemble_and_agree_with_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,9 +89,9 @@ def test_many_queries_share_an_ensemble_and_agree_with_single_ones(monkeypatch: 
     alone = [lens.answer(x, [query])[0] for query in queries]
     monkeypatch.setattr(solution, "MANY", 5)
     together, again = lens.answer(x, queries), lens.answer(x, queries)
-    for one, many, same in zip(alone, together, again, strict=True):
-        torch.testing.assert_close(many.value, one.value, rtol=0, atol=1e-9)
-        assert many.ridge.equal(one.ridge) and many.value.equal(same.value) and not many.steps.equal(one.steps)
+    for single, many, same in zip(alone, together, again, strict=True):
+        torch.testing.assert_close(many.value, single.value, rtol=0, atol=1e-9)
+        assert many.ridge.equal(single.ridge) and many.value.equal(same.value) and not many.steps.equal(single.steps)
     rough = replace(lens, solver=replace(TIGHT, tolerance=0.05, ensemble=200))
     steps = sum(int(answer.steps.sum()) for answer in rough.answer(x, queries))
     assert steps < sum(int(rough.answer(x, [query])[0].steps.sum()) for query in queries)
@@ -165,13 +165,13 @@ def test_runs_repeat_and_leave_the_random_state_alone() -> None:
     x, query = tiny("chain").inputs(2, seed=3), query_of("chain", 0)
     lens = lens_of("chain", solver=Solver(exact_up_to=0))
     before = torch.get_rng_state()
-    (one,), (other,) = lens.answer(x, [query]), lens.answer(x, [query])
-    assert one.value.equal(other.value) and one.share.equal(other.share)
+    (first,), (second,) = lens.answer(x, [query]), lens.answer(x, [query])
+    assert first.value.equal(second.value) and first.share.equal(second.share)
     assert lens.samples(x, query, 2).equal(lens.samples(x, query, 2))
     assert torch.get_rng_state().equal(before)
     with torch.inference_mode():
         (inside,) = lens.answer(x, [query])
-    assert inside.value.equal(one.value)
+    assert inside.value.equal(first.value)
 
 
 def test_misuse_is_named() -> None:

@@ -19,8 +19,8 @@ def test_a_layer_by_module_or_name_gives_the_answer_of_its_query() -> None:
         method = sgfi.NaturalAttribution(model, layer, prior=fitted)
         for target, coords, directions in ((1, None, None), ([1, 3], [(0, 1)], None), (None, None, mix)):
             expected = sgfi.invert(lens, x, sgfi.Query("conv3", target, coords, directions)).value
-            found = method.attribute(x, target, coords, directions)
-            torch.testing.assert_close(found, expected)
+            attribution = method.attribute(x, target, coords, directions)
+            torch.testing.assert_close(attribution, expected)
     output = sgfi.NaturalAttribution(model, prior=fitted).attribute(x, 1)
     torch.testing.assert_close(output, sgfi.invert(lens, x, "head", 1).value)
     with pytest.raises(SgfiError, match="inside the model"):

@@ -105,5 +105,5 @@ def test_maps_of_blocks_keep_real_tensors_real(basis: Basis, width: int) -> None
     moments = Moments.empty(partition, basis.channels, x.dtype)
     moments.update(x, y)
     operator = operator_named("full")
-    found = operator.apply(operator.solve(moments, 0.1).weights, x, partition)
-    torch.testing.assert_close(basis.analyse(basis.synthesise(found)), found)
+    mapped = operator.apply(operator.solve(moments, 0.1).weights, x, partition)
+    torch.testing.assert_close(basis.analyse(basis.synthesise(mapped)), mapped)

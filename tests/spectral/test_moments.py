@@ -26,16 +26,16 @@ def spectra(samples: int = 9, channels: int = CHANNELS) -> tuple[Tensor, Tensor]
 
 def moments(kind: str, *parts: tuple[Tensor, Tensor], full: bool = True, groups: range | None = None) -> Moments:
     channels = parts[0][0].shape[1] if parts else CHANNELS
-    found = Moments.empty(PARTITIONS[kind], MomentShape(channels, full=full), torch.complex128, groups=groups)
+    sums = Moments.empty(PARTITIONS[kind], MomentShape(channels, full=full), torch.complex128, groups=groups)
     for x, y in parts:
-        found.update(x, y)
-    return found
+        sums.update(x, y)
+    return sums
 
 
-def same(one: Moments, two: Moments) -> None:
-    assert one.count == two.count and one.groups == two.groups
+def same(first: Moments, second: Moments) -> None:
+    assert first.count == second.count and first.groups == second.groups
     for field in ("xx", "yx", "energy", "target"):
-        torch.testing.assert_close(getattr(one, field), getattr(two, field), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(getattr(first, field), getattr(second, field), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -46,9 +46,9 @@ def test_means_by_their_definition(kind: str, full: bool, channels: int) -> None
     xx, yx = moments(kind, (x, y), full=full).mean()
     for group, bins in enumerate(PARTITIONS[kind].members):
         pairs = [(x[f, :, n], y[f, :, n]) for f in bins.tolist() for n in range(x.shape[-1])]
-        for found, outer in ((xx, [(a, a) for a, _ in pairs]), (yx, [(b, a) for a, b in pairs])):
+        for mean, outer in ((xx, [(a, a) for a, _ in pairs]), (yx, [(b, a) for a, b in pairs])):
             expected = torch.stack([torch.outer(left, right.conj()) for left, right in outer]).mean(0)
-            torch.testing.assert_close(found[group], expected if full else expected.diagonal())
+            torch.testing.assert_close(mean[group], expected if full else expected.diagonal())
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -67,10 +67,10 @@ def test_any_split_merged_in_any_order_is_the_whole(kind: str, full: bool) -> No
 
 @pytest.mark.parametrize("kind", PARTITIONS)
 def test_the_empty_moments_change_nothing(kind: str) -> None:
-    found = moments(kind, spectra())
-    kept = (found.xx.clone(), found.energy.clone(), found.count)
-    found.merge(moments(kind))
-    assert torch.equal(found.xx, kept[0]) and found.energy == kept[1] and found.count == kept[2]
+    sums = moments(kind, spectra())
+    kept = (sums.xx.clone(), sums.energy.clone(), sums.count)
+    sums.merge(moments(kind))
+    assert torch.equal(sums.xx, kept[0]) and sums.energy == kept[1] and sums.count == kept[2]
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -109,29 +109,29 @@ def test_size_is_what_is_allocated() -> None:
 
 def test_real_moments_of_a_vector_node() -> None:
     x, y = torch.randn(2, 1, 5, 30, dtype=torch.float64)
-    found = Moments.empty(Partition.of("singleton", 1), 5, torch.float64)
-    found.update(x, y)
-    torch.testing.assert_close(found.mean()[1][0], y[0] @ x[0].T / 30)
+    sums = Moments.empty(Partition.of("singleton", 1), 5, torch.float64)
+    sums.update(x, y)
+    torch.testing.assert_close(sums.mean()[1][0], y[0] @ x[0].T / 30)
 
 
 @pytest.mark.parametrize("kind", PARTITIONS)
 def test_sums_in_double_precision_do_not_depend_on_the_order(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accumulation, "PRODUCT_BYTES", 2 * CHANNELS * CHANNELS * 8)  # two products at a time
     batches = [tuple(part.to(torch.complex64) for part in spectra()) for _ in range(40)]
-    found = []
+    totals = []
     for order in (batches, batches[::-1]):
         sums = Moments.empty(PARTITIONS[kind], CHANNELS, torch.complex64, sums=torch.complex128)
         for x, y in order:
             sums.update(x, y)
-        found.append(sums)
+        totals.append(sums)
     for field in ("xx", "yx"):
-        one, two = (getattr(sums, field) for sums in found)
-        assert one.dtype == torch.complex128
-        assert (one - two).norm() < 1e-14 * one.norm()
+        forward, backward = (getattr(sums, field) for sums in totals)
+        assert forward.dtype == torch.complex128
+        assert (forward - backward).norm() < 1e-14 * forward.norm()
     x, y = (torch.cat(parts, -1).to(torch.complex128) for parts in zip(*batches, strict=True))
     exact = moments(kind, (x, y))
-    torch.testing.assert_close(found[0].yx, exact.yx, rtol=1e-5, atol=1e-4)
-    assert found[0].mean()[0].dtype == torch.complex64
+    torch.testing.assert_close(totals[0].yx, exact.yx, rtol=1e-5, atol=1e-4)
+    assert totals[0].mean()[0].dtype == torch.complex64
 
 
 def test_maps_of_sums_in_double_precision_are_in_that_of_the_spectra() -> None:

@@ -38,8 +38,8 @@ def fitted(
 
 def group_means(x: Tensor, y: Tensor, bins: Tensor) -> tuple[np.ndarray, np.ndarray]:
     columns = [part[bins].permute(1, 0, 2).reshape(part.shape[1], -1).numpy() for part in (x, y)]
-    one, two = columns
-    return one @ one.conj().T / one.shape[1], two @ one.conj().T / one.shape[1]
+    sources, targets = columns
+    return sources @ sources.conj().T / sources.shape[1], targets @ sources.conj().T / sources.shape[1]
 
 
 @pytest.mark.parametrize("kind", PARTITIONS)
@@ -91,8 +91,8 @@ def test_diagonal_and_rank_r_by_svd(kind: str, rank: int) -> None:
         projector = u[:, :rank] @ u[:, :rank].conj().T
         expected = np.diag(diagonal) + projector @ left_over @ np.linalg.inv(xx + shift * np.eye(4))
         parts = {key: weights[key][group].numpy() for key in weights}
-        found = np.diag(parts["diagonal"]) + parts["left"] @ parts["right"]
-        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-9)
+        gain = np.diag(parts["diagonal"]) + parts["left"] @ parts["right"]
+        np.testing.assert_allclose(gain, expected, rtol=1e-8, atol=1e-9)
         assert parts["left"].shape == (4, rank) and parts["right"].shape == (rank, 4)
 
 
@@ -110,10 +110,10 @@ def test_enough_rank_is_full_but_for_the_ridge_on_the_diagonal(kind: str) -> Non
         for group, bins in enumerate(PARTITIONS[kind].members):
             xx, _ = group_means(x, y, bins)
             extra = shift * np.diag(many["diagonal"][group].numpy()) @ np.linalg.inv(xx + shift * np.eye(3))
-            found = torch.diag(many["diagonal"][group]) + many["left"][group] @ many["right"][group]
-            np.testing.assert_allclose(found.numpy(), full["gain"][group].numpy() + extra, rtol=1e-7, atol=1e-8)
+            gain = torch.diag(many["diagonal"][group]) + many["left"][group] @ many["right"][group]
+            np.testing.assert_allclose(gain.numpy(), full["gain"][group].numpy() + extra, rtol=1e-7, atol=1e-8)
             if ridge < 1e-6:
-                np.testing.assert_allclose(found.numpy(), full["gain"][group].numpy(), rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(gain.numpy(), full["gain"][group].numpy(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", PARTITIONS)
@@ -186,12 +186,12 @@ def test_a_map_is_linear_and_keeps_leading_axes() -> None:
     x, y = spectra(4)
     operator, weights, _ = fitted("full", x, y, "custom")
     wiener = WienerMap(basis, PARTITIONS["custom"], operator, weights)
-    one, two = torch.randn(2, 3, 4, 8, dtype=torch.float64)
-    stacked = wiener(torch.stack([one, two]))
+    first, second = torch.randn(2, 3, 4, 8, dtype=torch.float64)
+    stacked = wiener(torch.stack([first, second]))
     assert stacked.shape == (2, 3, 4, 8)
-    torch.testing.assert_close(stacked[1], wiener(two))
-    torch.testing.assert_close(wiener(2 * one - two), 2 * wiener(one) - wiener(two))
-    assert not wiener(torch.zeros_like(one)).any()
+    torch.testing.assert_close(stacked[1], wiener(second))
+    torch.testing.assert_close(wiener(2 * first - second), 2 * wiener(first) - wiener(second))
+    assert not wiener(torch.zeros_like(first)).any()
 
 
 @pytest.mark.parametrize("kind", PARTITIONS)

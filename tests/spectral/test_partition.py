@@ -31,19 +31,19 @@ def test_blocks_tie_neighbouring_frequencies_and_leave_zero_and_the_highest_alon
     tokens = Partition.of("blocks3", 7, blocks=Basis(2, (1,), (7, 3), positional=True).blocks)
     assert [members.tolist() for members in tokens.members] == [[6], [0, 1, 2], [3, 4, 5]]
     plane = Basis(1, (2, 3), (3, 6, 6))  # signed 0 1 2 3 -2 -1 by 0 1 2 3
-    found = Partition.of("blocks2", 24, blocks=plane.blocks)
-    ids = found.groups.reshape(6, 4)
+    blocks = Partition.of("blocks2", 24, blocks=plane.blocks)
+    ids = blocks.groups.reshape(6, 4)
     assert len({int(ids[1, 1]), int(ids[2, 2]), int(ids[1, 2]), int(ids[2, 1])}) == 1  # two by two
     assert ids[1, 1] != ids[5, 1] == ids[4, 2]  # negative frequencies are blocks of their own
-    assert found.count == 12 and found.sizes.tolist() == sorted(found.sizes.tolist())
+    assert blocks.count == 12 and blocks.sizes.tolist() == sorted(blocks.sizes.tolist())
     assert Partition.of("blocks1", 24, blocks=plane.blocks).count == 24
     assert Partition.of("blocks9", 1, blocks=Basis(1, (), (5,)).blocks).count == 1
 
 
 def test_runs_are_neighbouring_groups_of_one_size() -> None:
-    found = Partition.of([0, 1, 2, 2, 3, 3, 4], 7)
-    told = [(place.start, place.stop, bins.tolist()) for place, bins in found.runs(range(1, 5))]
-    assert told == [(0, 1, [[1]]), (1, 3, [[2, 3], [4, 5]]), (3, 4, [[6]])]
+    partition = Partition.of([0, 1, 2, 2, 3, 3, 4], 7)
+    runs = [(span.start, span.stop, bins.tolist()) for span, bins in partition.runs(range(1, 5))]
+    assert runs == [(0, 1, [[1]]), (1, 3, [[2, 3], [4, 5]]), (3, 4, [[6]])]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,6 @@ def test_anything_else_is_refused_with_the_node_s_name(choice: object) -> None:
 
 
 def test_the_description_tells_custom_partitions_apart() -> None:
-    one, two = Partition.of([0, 0, 1], 3), Partition.of([0, 1, 1], 3)
-    assert one.description != two.description == Partition.of([3, 9, 9], 3).description
+    left, right = Partition.of([0, 0, 1], 3), Partition.of([0, 1, 1], 3)
+    assert left.description != right.description == Partition.of([3, 9, 9], 3).description
     assert Partition.of("shared", 3).description == {"kind": "shared", "bins": 3, "groups": 1}

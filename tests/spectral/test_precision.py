@@ -77,6 +77,6 @@ def test_single_precision_solves_are_close_to_double_ones(single_only: None, mon
     monkeypatch.setattr(precision, "WITHOUT_DOUBLE", set())
     double = sgfi.calibrate(plan, batches, progress=False)
     for name in plan.fitted:
-        for one, two in zip(single.maps[name], double.maps[name], strict=True):
-            gap = one.unpacked["gain"] - two.unpacked["gain"]
-            assert float(gap.norm() / two.unpacked["gain"].norm()) < 1e-3
+        for left, right in zip(single.maps[name], double.maps[name], strict=True):
+            gap = left.unpacked["gain"] - right.unpacked["gain"]
+            assert float(gap.norm() / right.unpacked["gain"].norm()) < 1e-3

@@ -33,9 +33,9 @@ def refitted(x: Tensor, y: Tensor, shift: float) -> Tensor:
     out = torch.empty_like(y)
     for left_out in range(SAMPLES):
         rest = [sample for sample in range(SAMPLES) if sample != left_out]
-        one, two = x[:, :, rest], y[:, :, rest]
-        normal = one @ one.mH + SAMPLES * shift * torch.eye(x.shape[1])
-        out[:, :, left_out] = (two @ one.mH @ torch.linalg.inv(normal) @ x[:, :, left_out, None])[..., 0]
+        sources, targets = x[:, :, rest], y[:, :, rest]
+        normal = sources @ sources.mH + SAMPLES * shift * torch.eye(x.shape[1])
+        out[:, :, left_out] = (targets @ sources.mH @ torch.linalg.inv(normal) @ x[:, :, left_out, None])[..., 0]
     return out
 
 
@@ -140,10 +140,10 @@ def test_groups_of_positions_have_ridges_of_their_own() -> None:
     sums.update(x, y)
     fit = operator_named("causal").solve(sums, 0.01)
     for group, members in enumerate(partition.members):
-        one, two = (part[members].transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
-        normal = one @ one.T
+        sources, targets = (part[members].transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
+        normal = sources @ sources.T
         normal += 0.01 * normal.diagonal().mean() * torch.eye(CHANNELS)
-        torch.testing.assert_close(fit.weights["gain"][group], two @ one.T @ torch.linalg.inv(normal))
+        torch.testing.assert_close(fit.weights["gain"][group], targets @ sources.T @ torch.linalg.inv(normal))
     assert fit.ridge[0] > 1e5 * fit.ridge[1]
     alike = operator_named("full").solve(sums, 0.01)
     assert alike.ridge[0] == alike.ridge[1]

@@ -32,12 +32,12 @@ def test_unseen_is_what_a_fit_without_that_column_says() -> None:
     _, x, y = spectra(6, 0.5, torch.float64)
     target = SharedGain.fit([(x, y)])
     power = x.square().mean((1, 2), keepdim=True)
-    one, two = (part.div(power.sqrt()).transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
-    columns = one.shape[1]
-    shift = torch.linalg.inv(target.whitener.mT @ target.whitener) - one @ one.mT / columns
+    xs, ys = (part.div(power.sqrt()).transpose(0, 1).reshape(CHANNELS, -1) for part in (x, y))
+    columns = xs.shape[1]
+    shift = torch.linalg.inv(target.whitener.mT @ target.whitener) - xs @ xs.mT / columns
     for column in (0, 7, 40):
         rest = [other for other in range(columns) if other != column]
-        gain = two[:, rest] @ one[:, rest].mT @ torch.linalg.inv(one[:, rest] @ one[:, rest].mT + columns * shift)
+        gain = ys[:, rest] @ xs[:, rest].mT @ torch.linalg.inv(xs[:, rest] @ xs[:, rest].mT + columns * shift)
         bin_, sample = divmod(column, 6)
         torch.testing.assert_close(target.unseen(x, y)[bin_, :, sample], gain @ x[bin_, :, sample])
 

@@ -66,10 +66,10 @@ def family(setting: str = "full", children: str = "true") -> sgfi.MapFamily:
     )
 
 
-def identical(one: sgfi.MapFamily, two: sgfi.MapFamily) -> None:
-    assert list(one.maps) == list(two.maps)
-    for name in one.maps:
-        for left, right in zip(one.maps[name], two.maps[name], strict=True):
+def identical(first: sgfi.MapFamily, second: sgfi.MapFamily) -> None:
+    assert list(first.maps) == list(second.maps)
+    for name in first.maps:
+        for left, right in zip(first.maps[name], second.maps[name], strict=True):
             assert left.weights.keys() == right.weights.keys()
             assert all(torch.equal(left.weights[key], right.weights[key]) for key in left.weights)
             assert all(left.weights[key].dtype == right.weights[key].dtype for key in left.weights)
@@ -98,8 +98,8 @@ def test_what_is_loaded_is_what_was_saved(setting: str, tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "deep").iterdir()] == ["maps"]
     x = inputs(3)
     for stage in ("raw", "first", "final"):
-        one, two = (sgfi.invert(f, x, channels=[1], stage=stage) for f in (before, after))
-        assert all(torch.equal(one.states[name], two.states[name]) for name in one.states)
+        expected, answer = (sgfi.invert(f, x, channels=[1], stage=stage) for f in (before, after))
+        assert all(torch.equal(expected.states[name], answer.states[name]) for name in expected.states)
 
 
 def test_a_graph_serves_as_well_as_a_model(saved: Path) -> None:
@@ -125,23 +125,23 @@ def test_a_double_precision_family(tmp_path: Path) -> None:
 def test_the_manifest_says_everything_without_the_weights(saved: Path) -> None:
     for file in saved.glob("*.safetensors"):
         file.unlink()
-    told = storage.read_manifest(saved)
-    assert told == json.loads((saved / "manifest.json").read_text())
-    assert told["format"] == 1 and told["model"]["fingerprint"] == graph().fingerprint
-    assert told["model"]["class"].endswith("Chain") and told["model"]["input_shape"] == [2, 5, 6]
-    assert told["model"]["dtype"] == "float32" and told["model"]["bound"] == []
-    assert told["plan"]["target"] == "conv3" and "ortho" in told["fft"]
-    nodes = {entry["name"]: entry for entry in told["plan"]["boundaries"]}
+    record = storage.read_manifest(saved)
+    assert record == json.loads((saved / "manifest.json").read_text())
+    assert record["format"] == 1 and record["model"]["fingerprint"] == graph().fingerprint
+    assert record["model"]["class"].endswith("Chain") and record["model"]["input_shape"] == [2, 5, 6]
+    assert record["model"]["dtype"] == "float32" and record["model"]["bound"] == []
+    assert record["plan"]["target"] == "conv3" and "ortho" in record["fft"]
+    nodes = {entry["name"]: entry for entry in record["plan"]["boundaries"]}
     assert list(nodes) == ["input", "act1", "conv2", "conv3"]
     assert nodes["act1"]["channel_axis"] == 1 and nodes["act1"]["coord_axes"] == [2, 3]
     assert nodes["act1"]["partition"] == {"kind": "singleton", "bins": 20, "groups": 20}
     assert nodes["act1"]["operator"] == "full" and nodes["act1"]["children"] == ["conv2"]
-    fit = told["calibration"]
+    fit = record["calibration"]
     assert (fit["ridge"], fit["children"], fit["stages"], fit["samples"]) == (0.01, "true", 2, 8)
-    assert told["provenance"] == {"data": "random", "seed": 8, "size": [5, 6]}
-    assert {"python", "torch", "numpy", "safetensors"} <= set(told["versions"])
-    assert set(told["files"]) == {"input", "act1", "conv2"}
-    assert all({"file", "bytes", "sha256"} <= set(entry) for entry in told["files"].values())
+    assert record["provenance"] == {"data": "random", "seed": 8, "size": [5, 6]}
+    assert {"python", "torch", "numpy", "safetensors"} <= set(record["versions"])
+    assert set(record["files"]) == {"input", "act1", "conv2"}
+    assert all({"file", "bytes", "sha256"} <= set(entry) for entry in record["files"].values())
 
 
 def test_one_file_a_node_with_both_maps(saved: Path) -> None:
@@ -160,7 +160,7 @@ def test_weights_stay_in_the_file(saved: Path) -> None:
         file = next(saved.glob(f"*_{name}.safetensors"))
         spans = [line.split()[0].split("-") for line in mapped.splitlines() if line.endswith(str(file))]
         assert spans, name
-        for weights in (one.weights["gain"] for one in maps):
+        for weights in (wiener_map.weights["gain"] for wiener_map in maps):
             assert any(int(a, 16) <= weights.data_ptr() < int(b, 16) for a, b in spans), name
 
 
@@ -247,7 +247,7 @@ def test_an_overwrite_that_fails_at_the_last_step_puts_the_old_folder_back(
         real(source, goal)
 
     monkeypatch.setattr(files.os, "replace", replace)
-    monkeypatch.setattr(files, "exchange", lambda one, other: False)  # a file system that cannot
+    monkeypatch.setattr(files, "exchange", lambda first, second: False)  # a file system that cannot
     with pytest.raises((StoreError, KeyboardInterrupt)):
         sgfi.save(family("diagonal"), saved, overwrite=True)
     assert contents(saved.parent) == before and [p.name for p in saved.parent.iterdir()] == ["maps"]
@@ -282,15 +282,15 @@ def alter(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"),
+    ("harm", "message"),
     [(Path.unlink, "no such file"), (truncate, "bytes"), (alter, "checksum")],
     ids=["missing", "truncated", "altered"],
 )
-def test_damaged_map_files_are_named(harm: Callable[[Path], None], told: str, saved: Path) -> None:
+def test_damaged_map_files_are_named(harm: Callable[[Path], None], message: str, saved: Path) -> None:
     harm(saved / "001_act1.safetensors")
-    with pytest.raises(StoreError, match=told) as found:
+    with pytest.raises(StoreError, match=message) as refused:
         sgfi.load(saved, graph())
-    assert "001_act1" in str(found.value)
+    assert "001_act1" in str(refused.value)
     with pytest.raises(StoreError, match="001_act1"):
         storage.verify_files(saved)
 
@@ -311,8 +311,8 @@ def test_broken_manifests(text: str, saved: Path) -> None:
 
 
 def test_another_format_version(saved: Path) -> None:
-    told = json.loads((saved / "manifest.json").read_text())
-    (saved / "manifest.json").write_text(json.dumps(told | {"format": 99}))
+    record = json.loads((saved / "manifest.json").read_text())
+    (saved / "manifest.json").write_text(json.dumps(record | {"format": 99}))
     with pytest.raises(StoreError, match=r"map format 1, 2 or 3; got 99"):
         sgfi.load(saved, graph())
 
@@ -330,10 +330,10 @@ def test_other_weights_are_refused_with_both_fingerprints(saved: Path) -> None:
     other = copy.deepcopy(model())
     with torch.no_grad():
         other.conv2.bias[0] += 1e-3
-    found = sgfi.capture(other, inputs(2))
+    changed = sgfi.capture(other, inputs(2))
     with pytest.raises(StoreError) as refused:
         sgfi.load(saved, other)
-    assert graph().fingerprint[:16] in str(refused.value) and found.fingerprint[:16] in str(refused.value)
+    assert graph().fingerprint[:16] in str(refused.value) and changed.fingerprint[:16] in str(refused.value)
     identical(sgfi.load(saved, other, force=True), family())
 
 
@@ -367,11 +367,13 @@ class Masked(nn.Module):
 def test_a_bound_graph_must_be_captured_by_the_caller(tmp_path: Path) -> None:
     masked, mask = Masked().eval(), torch.tensor([[[1.0], [0.0]]])
     bound = sgfi.capture(masked, torch.randn(2, 2, 3), bound={"mask": mask})
-    found = sgfi.calibrate(sgfi.plan(bound, target="out", boundaries=["fc"]), [torch.randn(5, 2, 3)], progress=False)
-    sgfi.save(found, tmp_path / "maps")
+    bound_family = sgfi.calibrate(
+        sgfi.plan(bound, target="out", boundaries=["fc"]), [torch.randn(5, 2, 3)], progress=False
+    )
+    sgfi.save(bound_family, tmp_path / "maps")
     with pytest.raises(StoreError, match=r"bound=.*mask"):
         sgfi.load(tmp_path / "maps", masked)
-    identical(sgfi.load(tmp_path / "maps", bound), found)
+    identical(sgfi.load(tmp_path / "maps", bound), bound_family)
     other = sgfi.capture(masked, torch.randn(2, 2, 3), bound={"mask": 1 - mask})
     with pytest.raises(StoreError, match="fingerprint"):
         sgfi.load(tmp_path / "maps", other)

@@ -46,7 +46,7 @@ def test_the_same_forward_is_loaded(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"eps": 1e-6}, r"layer_norm\.default at 'norm' has other attributes"),
         ({"slope": 1.001}, r"mul\.Tensor at 'mul' has other attributes"),
@@ -54,9 +54,9 @@ def test_the_same_forward_is_loaded(folder: Path) -> None:
     ],
 )
 def test_the_same_weights_with_another_forward_are_refused_and_the_op_is_named(
-    folder: Path, change: dict[str, float], told: str
+    folder: Path, change: dict[str, float], message: str
 ) -> None:
-    with pytest.raises(StoreError, match=told):
+    with pytest.raises(StoreError, match=message):
         sgfi.load(folder, Net(**change).eval())
     assert sgfi.load(folder, Net(**change).eval(), force=True).forced
 

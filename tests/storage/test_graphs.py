@@ -29,9 +29,10 @@ def test_a_stored_graph_answers_as_the_captured_one(name: str, tmp_path: Path) -
     assert again.model_class == graph.model_class and again.weight_names == graph.weight_names
     x, lenses = model.inputs(3, seed=3), [sgfi.natural(own, fitted_prior(name)) for own in (graph, again)]
     assert lenses[0].targets == lenses[1].targets
-    one, other = (sgfi.invert(lens, x, model.target) for lens in lenses)
-    torch.testing.assert_close(other.value, one.value, rtol=0, atol=1e-12)  # where weights lie decides the last bit
-    torch.testing.assert_close(other.share, one.share, rtol=0, atol=1e-12)
+    expected, answer = (sgfi.invert(lens, x, model.target) for lens in lenses)
+    # where weights lie decides the last bit
+    torch.testing.assert_close(answer.value, expected.value, rtol=0, atol=1e-12)
+    torch.testing.assert_close(answer.share, expected.share, rtol=0, atol=1e-12)
 
 
 def altered(file: Path, change: dict) -> None:

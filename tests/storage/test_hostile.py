@@ -54,9 +54,9 @@ def saved(tmp_path: Path) -> Path:
 
 def rewrite(folder: Path, change: Callable[[dict], Any], seal: bool = True) -> None:
     """Change a manifest as a stranger would, who can make a checksum too."""
-    told = json.loads((folder / "manifest.json").read_text())
-    change(told)
-    (folder / "manifest.json").write_text(json.dumps(manifest.sealed(told) if seal else told))
+    record = json.loads((folder / "manifest.json").read_text())
+    change(record)
+    (folder / "manifest.json").write_text(json.dumps(manifest.sealed(record) if seal else record))
 
 
 @pytest.mark.parametrize("name", CHANGES)

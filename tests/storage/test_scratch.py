@@ -156,7 +156,7 @@ def test_a_kill_at_any_rename_leaves_a_whole_folder(
 ) -> None:
     """Killed before each rename of an overwrite: the folder is there, old or new, where it can be loaded."""
     if not exchanges:
-        monkeypatch.setattr(files, "exchange", lambda one, other: False)
+        monkeypatch.setattr(files, "exchange", lambda first, second: False)
     monkeypatch.setattr(files.shutil, "rmtree", lambda *_, **__: None)  # the process is gone
     real, count = os.replace, 0
     for limit in range(20):
