@@ -29,6 +29,8 @@ MACHINERY = (
 LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
 BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)")
 """What torch.export says of a forward that takes another way from some batch size on."""
+aten = torch.ops.aten
+DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 _one_export = Lock()
 """torch.export keeps notes about the one export that runs."""
 
@@ -74,7 +76,18 @@ def _traced(
 ) -> ExportedProgram:
     tensors, free = (pair.x, *(pair.sides or {}).values()), {0: batch or Dim("batch")}
     shapes: tuple = (free,) if len(tensors) == 1 else (free, tuple(free for _ in tensors[1:]))
-    return export(module, tensors, dynamic_shapes=shapes, strict=False).run_decompositions(dict(table))
+    program = export(module, tensors, dynamic_shapes=shapes, strict=False)
+    _drop_inactive(program)
+    return program.run_decompositions(dict(table))
+
+
+def _drop_inactive(program: ExportedProgram) -> None:
+    """Without dropout that is switched off: up to 2.13, PyTorch would keep a copy of the tensor in its place."""
+    for node in list(program.graph.nodes):
+        if node.target in DROPOUTS and node.args[2] is False:
+            node.replace_all_uses_with(node.args[0])
+            program.graph_signature.replace_all_uses(node.name, node.args[0].name)
+            program.graph.erase_node(node)
 
 
 def _refuse_control_flow(graph: fx.Graph) -> None:
@@ -91,7 +104,6 @@ def _refuse_control_flow(graph: fx.Graph) -> None:
 
 def _keep_batch_axes(graph: fx.Graph) -> None:
     """A ``squeeze`` takes the axes of size one that the model has; a batch of one sample keeps its axis."""
-    aten = torch.ops.aten
     for node in graph.nodes:
         if node.target not in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
             continue
