@@ -27,8 +27,8 @@ MACHINERY = (
 )
 """Parts of file names that mark a frame as tracing machinery rather than model code."""
 LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
-BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)")
-"""What torch.export says of a forward that takes another way from some batch size on."""
+BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)|size\(\)\[0\] != (\d{19})")
+"""What torch.export says of a forward that takes another way from some batch size on; 2.6 does so of every slice."""
 aten = torch.ops.aten
 DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 _one_export = Lock()
@@ -53,7 +53,7 @@ def exported_program(
                 wrapped = wrapped or "not a known type" in str(error)  # it returns a dataclass
                 if most is None and "not a known type" not in str(error):
                     raise
-                free = Dim("batch", max=int(most.group(1))) if most else Dim("batch")
+                free = Dim("batch", max=min(int(most.group(1) or most.group(2)), 2**31)) if most else Dim("batch")
                 program = _traced(Call(model, how) if wrapped else model, pair, table, free)
     except Exception as error:  # torch.export raises many kinds; all mean the same to the caller
         raise CaptureError(
