@@ -85,6 +85,9 @@ SMALLER = {
 }
 """Words put after every command that begins so."""
 
+LATER = tuple(f"sgfi experiment run language-{name}" for name in ("controls", "seeds", "layers", "mlp"))
+"""A minute of processor time: only with ``-m benchmark``. tests/experiments/test_language.py runs their measures."""
+
 ENDS = {"sgfi explore": 130}
 """Exit codes other than 0; the page is asked for once, then the server gets a Ctrl-C."""
 
@@ -276,14 +279,14 @@ def omitted(page: str, text: str) -> bool:
     return any(page == name and text.startswith(start) for name, start in NOT_RUN)
 
 
-def run(block: Block, space: dict[str, Any], substitutes: dict[str, Any]) -> None:
-    """One block of a page."""
+def run(block: Block, space: dict[str, Any], substitutes: dict[str, Any], later: bool = False) -> None:
+    """One block of a page; its slow commands alone, or all others."""
     if block.language != "bash" and not omitted(block.page, block.text):
         prepare(block.page, block.text, space)
         exec(compile(block.text, block.page, "exec"), space)
     for words in block.commands() if block.language == "bash" else []:
         text = shlex.join(words)
-        if omitted(block.page, text):
+        if omitted(block.page, text) or text.startswith(LATER) != later:
             continue
         assert words[0] == "sgfi", f"neither run nor listed: {text}"
         prepare(block.page, text, space)
@@ -320,6 +323,12 @@ def test_every_block_runs(page: Path, substitutes: dict[str, Any]) -> None:
         run(block, space, substitutes)
 
 
+@pytest.mark.benchmark
+def test_slow_commands_run(substitutes: dict[str, Any]) -> None:
+    for block in blocks(DOCS / "language.md", "bash"):
+        run(block, {}, substitutes, later=True)
+
+
 def test_the_file_of_the_experiments_page_is_one(tmp_path: Path) -> None:
     (block,) = blocks(DOCS / "experiments.md", "json")
     (tmp_path / "mine.json").write_text(block.text)
@@ -334,5 +343,5 @@ def test_what_the_tables_name_is_still_there() -> None:
     every = [text for page in texts.values() for text in page]
     entries = {**NOT_RUN, **GIVEN}
     gone = [(page, start) for page, start in entries if not any(text.startswith(start) for text in texts[page])]
-    gone += [("", start) for start in (*SMALLER, *ENDS) if not any(text.startswith(start) for text in every)]
+    gone += [("", start) for start in (*SMALLER, *ENDS, *LATER) if not any(text.startswith(start) for text in every)]
     assert gone == []
