@@ -1,7 +1,7 @@
 """The README followed in a new clone and an empty environment: how long each step takes on the clock.
 
-Clones this repository, runs ``make demo``, then a model, a query and a report of one's own, with the commands and blocks
-of the README, docs/your-model.md and docs/cli.md. Nothing is lent: no cache of pip's, no environment variable of Python's.
+Clones this repository, runs ``make demo``, then a model, a query and a report of one's own, with the blocks of the
+README, docs/your-model.md and docs/cli.md. Nothing is lent: no cache of pip's, no variable of Python's.
 """
 
 from __future__ import annotations
