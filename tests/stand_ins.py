@@ -7,8 +7,8 @@ named on a page             what answers to the name in the tests
 ``torchvision:resnet50``    the same with bottlenecks, two blocks in every stage
 ``pip:efficientnet_lite0``  timm's EfficientNet-Lite0 with half of its channels, random weights
 ``timm:deit_tiny_...``      timm's vision transformer with nine blocks of width 16, random weights
-``hf:gpt2``                 GPT-2 with six layers of width 128, random weights, one token a word
-``pip:smollm2_135m``        the same model
+``hf:gpt2``                 GPT-2 with six layers of width 16, random weights, one token a word
+``pip:smollm2_135m``        the same, of width 128
 ==========================  =========================================================================================
 
 Pictures have at most 64 pixels a side, texts at most 16 tokens. A model is captured once, whoever asks for it.
@@ -31,7 +31,8 @@ from sgfi.inputs import LoadedModel, Preprocessing, hubs, models
 from sgfi.inputs.libraries import SCHEMES, ModelSpec
 from tests.language.conftest import tiny_config, word_tokenizer
 
-PIXELS, TOKENS, WIDTH, NARROWER = 64, 16, 128, 8
+PIXELS, TOKENS, NARROWER = 64, 16, 8
+WIDTHS = {"gpt2": 16, "smollm2_135m": 128}
 TEXT = (
     "The fisherman pulled his boat out of the water and onto the muddy bank while the keys of the old cabinet are on "
     "the table and a cat sat by the door of an old house near the river where it rained every day of the long year"
@@ -85,7 +86,7 @@ def built(scheme: str, name: str) -> LoadedModel | None:
     if (scheme, name) in (("hf", "gpt2"), ("pip", "smollm2_135m")):
         transformers = pytest.importorskip("transformers")
         words = word_tokenizer(TEXT.split())
-        config = tiny_config(transformers, n_layer=6, n_embd=WIDTH, vocab_size=len(words))
+        config = tiny_config(transformers, n_layer=6, n_embd=WIDTHS[name], vocab_size=len(words))
         return hubs.language_model(name, transformers.GPT2LMHeadModel(config).eval(), words)
     return None
 

@@ -75,6 +75,7 @@ SMALLER = {
     "sgfi calibrate hf:": "--limit 40",
     "sgfi report": "--depths 1 --limit 1 --seconds 2 --quiet",
     "sgfi look": "--points 1",
+    "sgfi look torchvision:resnet18 photos/": "--limit 2",
     "sgfi explore": "--port 0",
     "sgfi experiment run": "--fit 6 --evaluate 2 --set resamples=20 --quiet",
     "sgfi experiment run language ": "--variant paper --variant 'causal, first token apart'",
@@ -85,7 +86,7 @@ SMALLER = {
 }
 """Words put after every command that begins so."""
 
-LATER = tuple(f"sgfi experiment run language-{name}" for name in ("controls", "seeds", "layers", "mlp"))
+LATER = ("sgfi experiment run language",)
 """A minute of processor time: only with ``-m benchmark``. tests/experiments/test_language.py runs their measures."""
 
 ENDS = {"sgfi explore": 130}
@@ -157,7 +158,7 @@ save_file({{"W_enc": torch.randn(56, 16), "W_dec": torch.randn(16, 56)}}, "sae.s
     ("language.md", "from sgfi.language import draw"): """
 from sgfi.inputs import load_model
 loaded = load_model("hf:gpt2")
-lm, tokenizer, text, x = loaded.model.lm, loaded.tokenizer, Path("wiki.txt").read_text(), torch.randn(2, 16, 128)
+lm, tokenizer, text, x = loaded.model.lm, loaded.tokenizer, Path("wiki.txt").read_text(), torch.randn(2, 16, 16)
 """,
     ("method.md", "family = sgfi.calibrate(plan, batches, children"): RESNET18,
     ("scaling.md", "plan = sgfi.plan(graph, size="): RESNET18,
@@ -250,6 +251,7 @@ def substitutes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
     browser = Browser()
     monkeypatch.setattr(webbrowser, "open", browser.open)
     monkeypatch.setattr(exploring, "run", browser.serve)
+    earlier = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores Ctrl-C
     files = {file.name: file.read_bytes() for file in (folder / "maps/resnet18").iterdir()}
     with (
         serving(Handler, {f"maps/resnet18/{name}": body for name, body in files.items()}) as site,
@@ -258,6 +260,7 @@ def substitutes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[
         monkeypatch.setenv("HF_ENDPOINT", hub.address)
         monkeypatch.setenv("HF_HOME", str(folder / "hf"))
         yield {"https://example.org": lambda: site.address, "m=...&x=...": lambda: browser.shown[0]}
+    signal.signal(signal.SIGINT, earlier)
 
 
 def beginning(table: dict[str, Any], text: str) -> list[Any]:
