@@ -2,7 +2,7 @@
 # Another interpreter: `make test PYTHON=python3.12`. Some tests: `make test PYTEST_ARGS="-k spectral"`.
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n auto --maxprocesses 4
+PYTEST_ARGS ?= -n auto --maxprocesses 4 --dist loadgroup
 DEMO_ARGS ?=
 ROBUST_ARGS ?= --jobs 2
 

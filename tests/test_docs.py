@@ -1,43 +1,22 @@
-"""The documentation: links lead somewhere, pages are listed, code runs or names what is there, commands parse."""
+"""The documentation: links lead somewhere, pages are listed, code names what is there, commands parse.
+
+tests/test_docs_run.py runs the blocks; what cannot be run there is checked here.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-import shlex
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-ROOT = Path(__file__).resolve().parents[1]
-DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
-PROJECT = [
-    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md")
-]
-RUN = ("your-model.md", "natural.md")
-"""Pages whose Python blocks run, in order and in one name space, without data or weights of the reader's. The README's
-is run by test_readme.py, features.md's tasks by ``python -m benchmarks.tasks``; all others are checked for names."""
+from tests.documented import DOCS, PAGES, PROJECT, ROOT, Block, blocks, inline_commands
 
-
-RECORDS = ("results.md",)
-"""Pages whose commands are records of what was typed, written by a program."""
-
-
-def fenced(page: Path, language: str) -> list[str]:
-    """The blocks of a page in one language; "" for blocks that name none."""
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-def blocks(page: Path) -> str:
-    """The Python blocks of a page, one after the other."""
-    return "\n".join(fenced(page, "python"))
+LANGUAGES = {"python", "bash", "text", "json", "toml", "math", "{toctree}", "{eval-rst}"}
 
 
 def anchors(page: Path) -> set[str]:
@@ -68,16 +47,6 @@ def test_every_page_is_in_the_table_of_contents() -> None:
 
 
 # Python
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RUN)
-def test_code_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    space: dict = {}
-    torch.manual_seed(0)
-    exec(compile(blocks(DOCS / name), name, "exec"), space)
-    assert torch.isfinite(space["answer"].value).all()
 
 
 def imported(tree: ast.AST) -> dict[str, Any]:
@@ -133,7 +102,12 @@ def misused(code: str) -> list[str]:
 
 @pytest.mark.parametrize("page", [*PAGES, *PROJECT], ids=lambda page: page.name)
 def test_code_blocks_name_what_is_there(page: Path) -> None:
-    assert misused(blocks(page)) == []
+    assert misused("\n".join(block.text for block in blocks(page, "python"))) == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, *PROJECT], ids=lambda page: page.name)
+def test_every_block_names_its_language(page: Path) -> None:
+    assert [block.title for block in blocks(page) if block.language not in LANGUAGES] == []
 
 
 def test_a_wrong_name_or_argument_is_noticed() -> None:
@@ -144,25 +118,6 @@ def test_a_wrong_name_or_argument_is_noticed() -> None:
 
 
 # Commands
-
-
-LISTED = "(of a list)"
-"""Stands behind the words of a line that goes on, after two spaces, in prose."""
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """The words of every command in a block, comments and continued lines resolved."""
-    for line in text.replace("\\\n", " ").splitlines():
-        try:
-            words = shlex.split(re.sub(r"(?<=\S)  +(?=[a-z])", " # ... ", line).removeprefix("$ "), comments=True)
-        except ValueError:
-            continue  # prose with an apostrophe
-        while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
-            words = words[1:]
-        if words[:1] == ["torchrun"] and "-m" in words:
-            words = words[words.index("-m") + 1 :]
-        if words and "..." not in words:
-            yield words if "# ..." not in re.sub(r"(?<=\S)  +(?=[a-z])", "# ...", line) else [*words, LISTED]
 
 
 def refused(words: list[str]) -> str:
@@ -190,34 +145,50 @@ def refused(words: list[str]) -> str:
     return ""
 
 
-def listed(words: list[str]) -> str:
-    """The same for a line of a list of commands, of which only the names are checked."""
-    message = refused(words)
-    return message if "no command" in message else ""
+def wrong(words: list[str]) -> str:
+    """What is wrong with a command of any program that pages name; "" where nothing is."""
+    name, *rest = words
+    if name == "torchrun" and "-m" in rest:
+        name, *rest = rest[rest.index("-m") + 1 :]
+    if name == "sgfi":
+        return refused(rest)
+    if name == "make":
+        return "" if f"\n{rest[0]}:" in (ROOT / "Makefile").read_text(encoding="utf-8") else f"no target: {words}"
+    if name == "python" and rest[0] == "-m" and rest[1].startswith(("benchmarks.", "robustness.")):
+        return "" if (ROOT / f"{rest[1].replace('.', '/')}.py").is_file() else f"no module: {words}"
+    if name == "python" and rest[0] != "-m":
+        return "" if (ROOT / rest[0]).is_file() else f"no file: {words}"
+    if name == "pip":
+        extras = re.findall(r"\[(.*)\]", rest[-1])
+        _, _, section = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("optional-dependencies]")
+        known = re.findall(r"^(\w+) = ", section.partition("\n[")[0], re.MULTILINE)
+        return f"no extra: {words}" if extras and set(extras[0].split(",")) - set(known) else ""
+    return ""
+
+
+@pytest.mark.parametrize("page", [*PAGES, *PROJECT], ids=lambda page: page.name)
+def test_commands_parse(page: Path) -> None:
+    calls = [words for block in blocks(page, "bash") for words in block.commands()]
+    assert [problem for words in calls if (problem := wrong(words))] == []
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in (*PAGES, *PROJECT) if page.name not in RECORDS], ids=lambda page: page.name
+    "page", [page for page in (*PAGES, *PROJECT) if page.name != "CHANGELOG.md"], ids=lambda page: page.name
 )
-def test_commands_parse(page: Path) -> None:
-    wrong = []
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for words in (
-        words
-        for language in ("", "console", "bash", "sh")
-        for text in fenced(page, language)
-        for words in commands(text)
-    ):
-        if words[0] == "sgfi" and len(words) > 1:
-            wrong.append(listed(words[1:-1]) if words[-1] == LISTED else refused(words[1:]))
-        elif words[0] == "make" and len(words) > 1 and f"\n{words[1]}:" not in makefile:
-            wrong.append(f"no target: {words}")
-        elif words[:2] == ["python", "-m"] and words[2].startswith(("benchmarks.", "robustness.")):
-            file = ROOT / f"{words[2].replace('.', '/')}.py"
-            wrong += [] if file.is_file() else [f"no module: {words}"]
-        elif words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
-            wrong += [] if (ROOT / words[1]).is_file() or words[1].count("/") == 0 else [f"no file: {words}"]
-    assert [text for text in wrong if text] == []
+def test_commands_in_the_running_text_parse(page: Path) -> None:
+    problems = [wrong(words) for words in inline_commands(page) if len(words) > 1]
+    alone = re.compile("Missing|requires an argument")  # a command or an option may be named without its arguments
+    assert [problem for problem in problems if problem and not alone.search(problem)] == []
+
+
+def test_the_list_of_commands_is_the_command_line() -> None:
+    import typer
+
+    from sgfi.cli.app import app
+
+    (text, *_) = (block.text for block in blocks(DOCS / "cli.md", "text"))
+    listed = [line.split()[1] for line in text.splitlines()]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)
 
 
 def test_examples_of_the_help_parse() -> None:
@@ -230,10 +201,10 @@ def test_examples_of_the_help_parse() -> None:
     for command in [
         own for top in group.commands.values() for own in (getattr(top, "commands", None) or {"": top}).values()
     ]:
-        for words in commands(command.help or ""):
-            if words[0] == "sgfi":
-                seen += 1
-                assert refused(words[1:]) == ""
+        examples = re.findall(r"^ *(sgfi .*)$", command.help or "", re.MULTILINE)
+        for words in Block("help", "bash", "\n".join(examples)).commands():
+            seen += 1
+            assert refused(words[1:]) == ""
     assert seen > 30
 
 

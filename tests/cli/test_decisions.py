@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from sgfi.cli.decisions import typed_command
 from sgfi.decisions.readout import decide
 from sgfi.inputs.data import read_image
 from tests.cli.conftest import open_maps
@@ -152,3 +154,11 @@ def test_a_model_in_place_of_maps(sgfi_command, here: Path) -> None:
     assert outcome.code == 0 and (here / "natural" / "atlas.png").exists(), outcome.all
     outcome = sgfi_command("coordinates", model, *words, "--out", here / "natural-cells")
     assert outcome.code == 0 and (here / "natural-cells" / "queries.png").exists(), outcome.all
+
+
+def test_a_typed_command_is_recorded_so_that_a_shell_reads_it_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SGFI_ASSETS", "/weights of mine")
+    words = ["--variant", "paper, stem opened", "--query", "a@2,3;4,5", "it's", "", "--with=/weights of mine/a b.json"]
+    monkeypatch.setattr("sys.argv", ["sgfi", "run", *words, "/weights of mine", "/elsewhere/x y"])
+    assert typed_command().endswith(" --with=$SGFI_ASSETS/'a b.json' $SGFI_ASSETS 'x y'")
+    assert shlex.split(typed_command())[:8] == ["sgfi", "run", *words[:6]]

@@ -27,3 +27,11 @@ def test_matrices_and_curves() -> None:
     interval = {"mean": 0.1, "low": 0.0, "high": 0.2}
     assert "0.500" in position_matrices({"paper": [[0.5, 0.5], [0, 1]]}).axes[0].get_title()
     assert len(curves({"one": {8: interval, 16: interval}, "two": {8: {"mean": 1.0}}}, "k", "drop").axes[0].lines) == 3
+
+
+def test_a_long_name_beside_a_strip_keeps_both_ends_and_fits() -> None:
+    figure = token_strips([Strip(["a", "b"], [0.5, 0.5], "lm.model.layers.14.self_attn.o_proj.of.a.long.path:507")])
+    label = figure.axes[0].texts[0]
+    assert label.get_text().startswith("lm.model") and label.get_text().endswith("path:507")
+    figure.draw_without_rendering()
+    assert label.get_window_extent().x0 >= 0

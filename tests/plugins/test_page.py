@@ -22,6 +22,7 @@ from sgfi.experiments.runner import run
 from sgfi.graph.axes import AXIS_RULES
 from sgfi.inputs import load_model
 from sgfi.plugins import PluginWarning
+from tests.documented import DOCS, blocks
 from tests.plugins.distribution import install, site  # noqa: F401  (a fixture)
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -82,6 +83,17 @@ def test_the_commands_of_the_page(toy: Toy) -> None:
     assert checked.exit_code == 0, checked.output
     assert "recipe toynet (sgfi-toy 1.0, sgfi_toy:toynet)" in checked.stdout
     assert checked.stdout.count("passed") == 3 and "FAILED" not in checked.stdout
+
+
+def test_the_commands_of_the_page_as_they_stand(toy: Toy) -> None:
+    toy()
+    (block,) = blocks(DOCS / "plugins.md", "bash")
+    codes = [CliRunner().invoke(app, words[1:], catch_exceptions=False).exit_code for words in block.commands()[:2]]
+    assert codes == [0, 0]
+    foreign = CliRunner().invoke(app, [*block.commands()[2][1:], "--weights", "none", "--size", "32"])
+    assert foreign.exit_code == 3 and "got 'stem'" in foreign.stderr, (
+        foreign.output
+    )  # it does not fit, as the page says
 
 
 def test_a_measure_of_the_page(toy: Toy, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 
 from sgfi.report import Code, Drawing, Picture, Report, Section, Table, Text, render
+from sgfi.report.checks import control_table
 
 VOID = {"meta", "img", "source", "br"}
 
@@ -84,3 +85,14 @@ def test_text_is_escaped_and_marked_up() -> None:
 
 def test_columns_of_numbers_are_aligned() -> None:
     assert '<td class="number">-12.5</td>' in page() and "<td>x</td>" in page()
+
+
+def test_a_wide_table_says_on_a_telephone_that_it_scrolls() -> None:
+    narrow, wide = (render(Report("a", "b", (Section("c", (Table("abcd"[:n], ("1" * n,)),)),))) for n in (3, 4))
+    assert "Scroll sideways" in wide and "Scroll sideways" not in narrow
+
+
+def test_a_control_that_was_never_tried_has_no_column() -> None:
+    record = {"estimator": "natural", "query": "a:1", "random": {"mean_absolute": 0.5}, "swapped": None}
+    table = control_table([{**record, "neighbours": {"mean_absolute": 0.25}}])
+    assert table.head[2:] == ("random", "neighbours") and table.rows[0][2:] == ("0.50", "0.25")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -186,7 +187,14 @@ def _draw(asked: StudyOptions, x: torch.Tensor, outcome: Study, signed: Gate, pa
 def typed_command() -> str:
     """The command as it was typed, for the record, without the folders of a machine; inside a program, its name."""
     words = sys.argv[1:] if sys.argv and Path(sys.argv[0]).name in ("sgfi", "-c", "__main__.py") else []
-    return " ".join(["sgfi", *(f"'{word}'" if " " in word else word for word in map(portable, words))])
+    return " ".join(["sgfi", *map(_quoted, words)])
+
+
+def _quoted(word: str) -> str:
+    """As a shell reads it back; a folder's variable stays outside the quotes."""
+    text = portable(word)
+    variable, slash, path = text.partition("/") if "$" in text and text != word else ("", "", text)
+    return f"{variable}{slash}{shlex.quote(path) if path or not variable else ''}"
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -54,7 +54,7 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
     axes.axis("off")
     most = max(max(strip.profile) for strip in strips) or 1.0
     for y, strip in enumerate(strips):
-        axes.text(-0.15, y + 0.5, strip.label, ha="right", va="center", fontsize=8)
+        axes.text(-0.15, y + 0.5, _fitting(strip.label), ha="right", va="center", fontsize=8)
         for x, (token, share) in enumerate(zip(strip.tokens, strip.profile, strict=True)):
             level = share / most
             axes.add_patch(Rectangle((x, y + 0.06), 0.96, 0.88, facecolor=colormaps[WARM](0.85 * level), lw=0))
@@ -75,6 +75,11 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
 def _shown(token: str, most: int = 10) -> str:
     plain = token.strip().replace("\n", "↵").replace("$", r"\$") or "␣"
     return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
+def _fitting(label: str, most: int = 34) -> str:
+    """A label that fits beside its strip: a long one loses its middle."""
+    return label if len(label) <= most else f"{label[: most // 3]}…{label[-(most - most // 3 - 1) :]}"
 
 
 def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:

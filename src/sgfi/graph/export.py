@@ -27,8 +27,10 @@ MACHINERY = (
 )
 """Parts of file names that mark a frame as tracing machinery rather than model code."""
 LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
-BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)")
-"""What torch.export says of a forward that takes another way from some batch size on."""
+BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)|size\(\)\[0\] != (\d{19})")
+"""What torch.export says of a forward that takes another way from some batch size on; 2.6 does so of every slice."""
+aten = torch.ops.aten
+DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 _one_export = Lock()
 """torch.export keeps notes about the one export that runs."""
 
@@ -51,7 +53,7 @@ def exported_program(
                 wrapped = wrapped or "not a known type" in str(error)  # it returns a dataclass
                 if most is None and "not a known type" not in str(error):
                     raise
-                free = Dim("batch", max=int(most.group(1))) if most else Dim("batch")
+                free = Dim("batch", max=min(int(most.group(1) or most.group(2)), 2**31)) if most else Dim("batch")
                 program = _traced(Call(model, how) if wrapped else model, pair, table, free)
     except Exception as error:  # torch.export raises many kinds; all mean the same to the caller
         raise CaptureError(
@@ -74,7 +76,18 @@ def _traced(
 ) -> ExportedProgram:
     tensors, free = (pair.x, *(pair.sides or {}).values()), {0: batch or Dim("batch")}
     shapes: tuple = (free,) if len(tensors) == 1 else (free, tuple(free for _ in tensors[1:]))
-    return export(module, tensors, dynamic_shapes=shapes, strict=False).run_decompositions(dict(table))
+    program = export(module, tensors, dynamic_shapes=shapes, strict=False)
+    _drop_inactive(program)
+    return program.run_decompositions(dict(table))
+
+
+def _drop_inactive(program: ExportedProgram) -> None:
+    """Without dropout that is switched off: up to 2.13, PyTorch would keep a copy of the tensor in its place."""
+    for node in list(program.graph.nodes):
+        if node.target in DROPOUTS and node.args[2] is False:
+            node.replace_all_uses_with(node.args[0])
+            program.graph_signature.replace_all_uses(node.name, node.args[0].name)
+            program.graph.erase_node(node)
 
 
 def _refuse_control_flow(graph: fx.Graph) -> None:
@@ -91,7 +104,6 @@ def _refuse_control_flow(graph: fx.Graph) -> None:
 
 def _keep_batch_axes(graph: fx.Graph) -> None:
     """A ``squeeze`` takes the axes of size one that the model has; a batch of one sample keeps its axis."""
-    aten = torch.ops.aten
     for node in graph.nodes:
         if node.target not in (aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims):
             continue

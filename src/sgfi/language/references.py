@@ -63,7 +63,7 @@ def gradient_times_input(graph: TensorGraph, target: str, embeddings: Tensor, po
 
 def integrated_gradients(graph: TensorGraph, target: str, embeddings: Tensor, position: int = -1) -> Tensor:
     """The same along the straight line from the zero embedding."""
-    options = {"n_steps": STEPS, "internal_batch_size": 64}
+    options = {"n_steps": STEPS, "internal_batch_size": max(64, len(embeddings))}
     return _attributed("IntegratedGradients", graph, target, embeddings, position, **options)
 
 

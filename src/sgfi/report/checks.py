@@ -48,16 +48,17 @@ def removed(name: str, estimator: Estimator, x: Tensor, queries: Sequence[Query]
 
 
 def control_table(records: Sequence[Record]) -> Table:
+    """Controls that were tried for none of the queries have no column."""
+    tried = [name for name in CONTROLS if any(entry[name] is not None for entry in records)]
     rows = tuple(
         (
             NAMES[entry["estimator"]],
             f"`{entry['query']}`",
-            *("" if entry[name] is None else f"{entry[name]['mean_absolute']:.2f}" for name in CONTROLS),
-            entry["sentence"],
+            *("" if entry[name] is None else f"{entry[name]['mean_absolute']:.2f}" for name in tried),
         )
         for entry in records
     )
-    return Table(("estimator", "query", *CONTROLS, "first input"), rows)
+    return Table(("estimator", "query", *tried), rows)
 
 
 def removal_table(records: Sequence[Record]) -> Table:

@@ -125,6 +125,10 @@ def _block(block: Block) -> str:
     return _picture(block)
 
 
+HINT = '<p class="hint">Scroll sideways for the rest.</p>'
+"""Shown on telephones only."""
+
+
 def _caption(block: Picture | Drawing) -> str:
     return f"<figcaption>{_inline(block.caption)}</figcaption>" if block.caption else ""
 
@@ -133,7 +137,7 @@ def _picture(picture: Picture) -> str:
     light, dark = (f"data:image/png;base64,{base64.b64encode(data).decode()}" for data in (picture.light, picture.dark))
     wide = picture.width > WIDE
     style = f"width:{picture.width}px" + (f";min-width:{NARROWEST}px" if wide else "") if picture.width else ""
-    hint = '<p class="hint">Scroll sideways for the rest.</p>' if wide else ""
+    hint = HINT if wide else ""
     return (
         '<figure><div class="scroll"><picture>'
         f'<source media="(prefers-color-scheme: dark)" srcset="{dark}">'
@@ -154,8 +158,8 @@ def _table(table: Table) -> str:
 
     rows = "".join(line(row, "td") for row in table.rows)
     note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
-    head = line(table.head, "th")
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>{note}'
+    head, hint = line(table.head, "th"), HINT if len(table.head) > 3 else ""
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>{hint}{note}'
 
 
 def _is_number(cell: str) -> bool:

@@ -24,8 +24,8 @@ TRUSTED = "Which picture to trust"
 DECISION = "The decision"
 CALIBRATED = "The paper's calibrated inverses"
 WHICH_IS_WHICH = (
-    "**The natural inverse** is what the input most probably is, given only what the feature registered: it follows "
-    "the target, and what the feature does not determine stays out of the picture."
+    "**The natural inverse** is what the input most probably is, given only what the feature registered: what "
+    "the feature does not determine stays out of the picture. Whether it follows its target, the controls say."
 )
 OF_MAPS = (
     "**The paper's calibrated inverse** is the signal pulled back through the derivative at this input and repaired by "
@@ -33,9 +33,9 @@ OF_MAPS = (
     "not the feature."
 )
 CONTROL_NOTE = """
-    Mean absolute cosine with the answer over {inputs}, and what the controls say about the first of them.
-    **random**: a random target of the same length; near 1, the operating point speaks. **swapped**: another input's
-    target. **neighbours**: the answers of neighbouring queries; near 1, the picture is not the query's own."""
+    Above, what the controls say about the first input; in the table, the mean absolute cosine with the answer over
+    {inputs}. **random**: a random target of the same length; near 1, the operating point speaks. **swapped**: another
+    input's target. **neighbours**: the answers of neighbouring queries; near 1, the picture is not the query's own."""
 REMOVAL_NOTE = """
     Each picture, scaled to 15 % of the input's deviation from the mean, is taken out of the input: how much of its own
     feature goes, of the others', and how often the own picture is the one that removes it most. {inputs}: an
@@ -180,7 +180,8 @@ class Steps(ABC):
         records = checks.controls(name, answers)
         self.record.setdefault("controls", []).extend(records)
         note = paragraph(CONTROL_NOTE.format(inputs=counted(count)))
-        return [*self.drawn_trust(answers, estimator), checks.control_table(records), note]
+        said = [paragraph(f"`{entry['query']}`: {entry['sentence']}") for entry in records]
+        return [*self.drawn_trust(answers, estimator), *said, checks.control_table(records), note]
 
     def _removal(self, name: str, estimator: Estimator) -> Sequence[Block]:
         groups = [queries for queries in (self.asked.channels, self.asked.cells) if len(queries) > 1]
