@@ -15,6 +15,7 @@ from sgfi.derivatives import Linearisation
 from sgfi.derivatives.check import Noise
 from sgfi.derivatives.rules.ops import RULES, Linear, Rule
 from sgfi.errors import DerivativeError
+from sgfi.graph import RandomModel
 
 
 class Net(nn.Module):
@@ -202,8 +203,6 @@ HARMLESS = {
     "tiny": lambda x: 1e-20 * x,
     "nearly constant": lambda x: F.layer_norm(1000 + 1e-2 * x, (6,)),
     "dropout in evaluation": lambda x: F.dropout(x, 0.5, False),
-    "dropout": lambda x: F.dropout(x, 0.5, True),
-    "noise": lambda x: x + torch.randn_like(x),
     "symmetric matrices": lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(4, dtype=x.dtype)).sum(-1),
     "a detached copy of a weight": lambda x: x + torch.ones(6, dtype=x.dtype, requires_grad=True).detach(),
 }
@@ -211,8 +210,14 @@ HARMLESS = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", HARMLESS)
-def test_kinks_steps_and_random_numbers_are_not_errors(name: str, dtype: torch.dtype) -> None:
+def test_kinks_and_steps_are_not_errors(name: str, dtype: torch.dtype) -> None:
     captured(HARMLESS[name], dtype)
+
+
+@pytest.mark.parametrize("op", [lambda x: F.dropout(x, 0.5, True), lambda x: x + torch.randn_like(x)])
+def test_random_numbers_are_no_error_and_are_named(op: Callable[[Tensor], Tensor]) -> None:
+    with pytest.warns(RandomModel, match="dropout|randn"):
+        captured(op)
 
 
 class Strided(nn.Module):

@@ -133,6 +133,7 @@ def _plain_warnings(quiet: bool = False) -> Iterator[None]:
 
     Plug-ins that are left out are named even then.
     """
+    from sgfi.graph import RandomModel
     from sgfi.inputs.data import SkippedFile
     from sgfi.plugins import PluginWarning
 
@@ -140,7 +141,7 @@ def _plain_warnings(quiet: bool = False) -> Iterator[None]:
         shown = warnings.showwarning
 
         def show(message, category, *rest):  # type: ignore[no-untyped-def]
-            if issubclass(category, (SkippedFile, PluginWarning)):
+            if issubclass(category, (SkippedFile, PluginWarning, RandomModel)):
                 print(f"warning: {message}", file=sys.stderr)
             else:
                 shown(message, category, *rest)

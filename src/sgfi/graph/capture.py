@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -24,6 +25,10 @@ from sgfi.graph.values import carries_derivative, is_floating, is_random, is_ten
 from sgfi.graph.wrappers import unwrapped
 
 ATTENTION = ("fused", "open")
+
+
+class RandomModel(UserWarning):
+    """A model that draws random numbers although it is in evaluation."""
 
 
 def capture(
@@ -77,7 +82,9 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
         example_sides=how.first(1).sides or {},
     )
     _check_independence(graph.bind(graph.example_sides), how.x)
-    return with_library_names(graph, model)
+    graph = with_library_names(graph, model)
+    _warn_of_random_numbers(graph)
+    return graph
 
 
 def _check(model: nn.Module, example: Tensor) -> None:
@@ -219,6 +226,17 @@ def _check_nodes(nodes: list[Node]) -> None:
             f"{half[0].dtype} at {half[0].name!r}",
             "Take torch.autocast and .half() out of the forward: derivatives in half precision cannot be checked.",
         )
+
+
+def _warn_of_random_numbers(graph: TensorGraph) -> None:
+    for node in filter(is_random, graph.exported.graph.nodes):
+        warnings.warn(
+            f"The model draws random numbers ({op_name(node)}): every forward pass and every answer differ. "
+            "Switch it off (dropout with training=False, for example), or average over answers.",
+            RandomModel,
+            stacklevel=2,
+        )
+        return
 
 
 def _check_independence(graph: TensorGraph, example: Tensor) -> None:
