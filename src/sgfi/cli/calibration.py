@@ -63,6 +63,21 @@ class FitOptions:
             "tangentsK: K of them at every input. Default: the preset's."
         ),
     ] = None
+    length: Annotated[
+        bool | None,
+        typer.Option(
+            "--length/--no-length",
+            help="Give inverses the length that fits held-out samples (every eighth) best, target by target. "
+            "Default: the preset's.",
+        ),
+    ] = None
+    until: Annotated[
+        float | None,
+        typer.Option(
+            help="Take samples only until a doubling changes the error of held-out ones by less than this share, such "
+            "as 0.001; decided before the fit, on first maps of true children."
+        ),
+    ] = None
     operator: Annotated[
         str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
     ] = "full"
@@ -103,6 +118,8 @@ class FitOptions:
             "children": self.children,
             "stages": options.number_or_auto(self.stages, int, "--stages"),
             "on": self.on,
+            "length": self.length,
+            "until": self.until,
         }
 
 
@@ -161,6 +178,8 @@ def calibrate(
     processes.leave_group()
     if not processes.is_worker():
         _store(family, partial, out, how.precision, force)
+        if "reason" in family.curve:
+            say(f"{family.curve['reason']}.", quiet)
         say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
         typer.echo(str(out))
 
