@@ -11,8 +11,8 @@ from torch import Tensor
 
 import sgfi
 from sgfi.calibration.batches import Batches
-from sgfi.calibration.curve import EVERY, FIRST_COUNT, LearningCurve, learning_curve
-from sgfi.calibration.probing import drawn_bins
+from sgfi.calibration.curve import FIRST_COUNT, LearningCurve, learning_curve
+from sgfi.calibration.probing import EVERY, drawn_bins
 from sgfi.calibration.settings import FitSettings
 from sgfi.errors import CalibrationError
 from sgfi.evaluation.quality import curve_text

@@ -75,8 +75,8 @@ def calibrate(
     without shuffling (a tuple's first element counts).
 
     ``preset`` says how: ``"paper"`` (true children, ridge 0.01, two stages) or ``"aligned"``, what was measured to
-    align best with the input (online children, ridge and stages ``"auto"``; a plain recipe plan also gets the recipe's
-    stem opened and neighbouring bins tied, and the family's plan is that one). Single options override it:
+    align best with the input (online children, ridge and stages ``"auto"``, lengths; a plain recipe plan also gets the
+    recipe's stem opened and neighbouring bins tied, and the family's plan is that one). Single options override it:
 
     - ``children``: ``"true"`` fits each node on the true activations of its children; ``"online"`` fits deepest node
       first on the repaired full-target states that inversion will hand it, in both sources, while the regression
@@ -113,7 +113,8 @@ def calibrate(
         raise CalibrationError("a plan", type(plan).__name__, "Make one with sgfi.plan(graph, ...).")
     chosen = preset_named(preset)
     given = {"ridge": ridge, "children": current_children(children), "maps": stages, "on": on}
-    given["length"] = more.pop("length", None)
+    length = more.pop("length", None)
+    given["length"] = False if length is None and on not in (None, "states") else length  # tangents have none
     settings = replace(chosen.settings, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     refined = chosen.refine(plan)
     resolved = {"ridge": settings.ridge, "children": settings.children, "stages": settings.maps}

@@ -9,16 +9,12 @@ curve, before the first node is fitted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.calibration.batches import Batches
-from sgfi.calibration.probing import Probe, drawn_bins, first_sources
+from sgfi.calibration.probing import HeldOut, Probe, drawn_bins
 from sgfi.calibration.settings import FitSettings
 from sgfi.errors import CalibrationError
 from sgfi.inversion.estimator import spread
@@ -26,8 +22,6 @@ from sgfi.inversion.estimator import spread
 NODES = 4
 FIRST_COUNT = 16
 """Samples of the first point; each further one has twice as many."""
-EVERY, MOST_HELD_OUT = 8, 64
-"""One sample in eight is held out, at most 64."""
 RIDGE = 0.01
 
 
@@ -101,33 +95,31 @@ def learning_curve(
 
     With ``until`` it ends where a doubling changes the error by less than that share.
     """
-    held = _held_out(data)
-    if settings.tangents or not held or data.samples - len(held) < 2:
+    held = HeldOut(plan, data, settings.seed)
+    if settings.tangents or not held.numbers or held.fitting < 2:
         return None
     ridge = settings.ridge if isinstance(settings.ridge, float) else RIDGE
-    probes = _probes(plan, settings, data, held)
-    counts = _counts(data.samples - len(held))
+    names, counts = spread(plan.fitted, NODES), _counts(held.fitting)
+    probes = {
+        name: Probe(plan.boundary[name], drawn_bins(plan.boundary[name], own[1]), own)
+        for name, own in held.judging(names).items()
+    }
     samples: list[int] = []
     curve: LearningCurve | None = None
     missed: dict[str, list[float]] = {name: [] for name in probes}
-    for batch_index, pieces in _pieces(plan, settings, data, held, counts):
-        for name, source, state in pieces:
-            probes[name].add(source, state)
+    for batch_index, spectra in held.batches(names, counts):
+        for name, x, y in spectra:
+            probes[name].add(x, y)
         taken = next(iter(probes.values())).samples
         if taken in counts:
             samples.append(taken)
             for name, probe in probes.items():
                 missed[name].append(probe.missed(ridge))
-            curve = LearningCurve(tuple(samples), {n: tuple(own) for n, own in missed.items()}, len(held), until)
+            shares = {name: tuple(own) for name, own in missed.items()}
+            curve = LearningCurve(tuple(samples), shares, len(held.numbers), until)
             if curve.converged and batch_index + 1 < len(data.sizes):
-                return LearningCurve(curve.samples, curve.missed, curve.held_out, until, batch_index + 1)
+                return replace(curve, batches=batch_index + 1)
     return curve
-
-
-def _held_out(data: Batches) -> frozenset[int]:
-    """Numbers of samples, counted over all batches."""
-    step = max(EVERY, -(-data.samples // MOST_HELD_OUT))
-    return frozenset(range(step - 1, data.samples, step))
 
 
 def _counts(most: int) -> frozenset[int]:
@@ -135,44 +127,3 @@ def _counts(most: int) -> frozenset[int]:
     while 2 * counts[-1] < most:
         counts.append(2 * counts[-1])
     return frozenset(count for count in counts if count < most) | {most}
-
-
-def _rows(data: Batches, batch_index: int, held: frozenset[int]) -> tuple[list[int], list[int]]:
-    """Rows of a batch that are held out, and the others."""
-    start, size = sum(data.sizes[:batch_index]), data.sizes[batch_index]
-    rows = [row for row in range(size) if start + row in held]
-    return rows, [row for row in range(size) if start + row not in held]
-
-
-def _probes(plan: Plan, settings: FitSettings, data: Batches, held: frozenset[int]) -> dict[str, Probe]:
-    parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
-    for batch_index, x in data:
-        rows, _ = _rows(data, batch_index, held)
-        if not rows:
-            continue
-        x, rows = (x, rows) if data.graph.side_values else (x[rows], [*range(len(rows))])
-        for name, source, state in first_sources(plan, data.graph, x, spread(plan.fitted, NODES), settings.seed):
-            parts.setdefault(name, []).append((source[rows], state[rows]))
-    probes = {}
-    for name, pairs in parts.items():
-        boundary, (sources, states) = plan.boundary[name], map(torch.cat, zip(*pairs, strict=True))
-        probes[name] = Probe(boundary, drawn_bins(boundary, states), (sources, states))
-    return probes
-
-
-Pieces = Iterable[tuple[str, Tensor, Tensor]]
-
-
-def _pieces(
-    plan: Plan, settings: FitSettings, data: Batches, held: frozenset[int], counts: frozenset[int]
-) -> Iterator[tuple[int, Pieces]]:
-    """Batches without held-out samples, cut where a count is reached."""
-    taken = 0
-    for batch_index, x in data:
-        _, rows = _rows(data, batch_index, held)
-        made = list(first_sources(plan, data.graph, x, spread(plan.fitted, NODES), settings.seed)) if rows else []
-        while rows:
-            room = min(count for count in counts if count > taken) - taken
-            now, rows = rows[:room], rows[room:]
-            taken += len(now)
-            yield batch_index, [(name, source[now], state[now]) for name, source, state in made]

@@ -6,12 +6,15 @@ that of the whole state. A matrix is solved for the groups of these bins alone, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from sgfi.boundaries import Boundary, Plan
+from sgfi.calibration.batches import Batches
 from sgfi.calibration.passes import solve_node
 from sgfi.derivatives import Linearisation
 from sgfi.graph import TensorGraph
@@ -19,10 +22,16 @@ from sgfi.inversion.update import Seed, source
 from sgfi.spectral import Moments, MomentShape, Partition
 from sgfi.spectral.moments import FLOOR
 
+EVERY, MOST_HELD_OUT = 8, 64
+"""One sample in eight is held out, at most 64."""
 MOST_BINS = 12
 """Looked at in a node."""
 MOST_BYTES = 256 << 20
 """Of the sums of a node's groups, unless a single one takes more."""
+
+
+Spectra = Iterable[tuple[str, Tensor, Tensor]]
+"""Node, sources ``(F, W, B)``, states ``(F, C, B)``."""
 
 
 def first_sources(
@@ -36,6 +45,60 @@ def first_sources(
         seeds = [seed(state, plan.boundary[child]) for state, child in zip(states, children, strict=True)]
         yield name, source(point.at(name), states, seeds, None), point.values[name]
         point.release(name)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Every eighth sample, at most 64, counted over all batches: these judge, the others fit."""
+
+    plan: Plan
+    data: Batches
+    seed: Seed
+
+    @cached_property
+    def numbers(self) -> frozenset[int]:
+        step = max(EVERY, -(-self.data.samples // MOST_HELD_OUT))
+        return frozenset(range(step - 1, self.data.samples, step))
+
+    @property
+    def fitting(self) -> int:
+        """Samples that are not held out."""
+        return self.data.samples - len(self.numbers)
+
+    def judging(self, names: Sequence[str]) -> dict[str, tuple[Tensor, Tensor]]:
+        """At each node the sources and states of all held-out samples."""
+        parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
+        for batch_index, x in self.data:
+            rows, _ = self._rows(batch_index)
+            if not rows:
+                continue
+            x, rows = (x, rows) if self.data.graph.side_values else (x[rows], [*range(len(rows))])
+            for name, observed, state in first_sources(self.plan, self.data.graph, x, names, self.seed):
+                parts.setdefault(name, []).append((observed[rows], state[rows]))
+        return {name: tuple(map(torch.cat, zip(*pairs, strict=True))) for name, pairs in parts.items()}  # type: ignore[misc]
+
+    def batches(self, names: Sequence[str], counts: Collection[int] = ()) -> Iterator[tuple[int, Spectra]]:
+        """Spectra of the other samples at each node, batch by batch, cut where a count is reached."""
+        taken = 0
+        for batch_index, x in self.data:
+            _, rows = self._rows(batch_index)
+            made = list(first_sources(self.plan, self.data.graph, x, names, self.seed)) if rows else []
+            while rows:
+                room = min((count - taken for count in counts if count > taken), default=len(rows))
+                now, rows = rows[:room], rows[room:]
+                taken += len(now)
+                yield batch_index, ((name, *_spectra(self.plan.boundary[name], s[now], h[now])) for name, s, h in made)
+
+    def _rows(self, batch_index: int) -> tuple[list[int], list[int]]:
+        """Rows of a batch that are held out, and the others."""
+        sizes = self.data.sizes
+        start, rows = sum(sizes[:batch_index]), range(sizes[batch_index])
+        held = [row for row in rows if start + row in self.numbers]
+        return held, [row for row in rows if start + row not in self.numbers]
+
+
+def _spectra(boundary: Boundary, source: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+    return boundary.reads(source), boundary.basis.analyse(state)
 
 
 def drawn_bins(boundary: Boundary, states: Tensor) -> Tensor:
@@ -57,16 +120,15 @@ class Probe:
         ids = torch.unique(whole[bins])
         self._bins = torch.isin(whole, ids).nonzero().squeeze(1)
         self._partition = _renumbered(whole[self._bins], ids)
-        spectra = boundary.reads(held[0]), boundary.basis.analyse(held[1])
+        spectra = _spectra(boundary, *held)
         self._held, self._held_partition = [part[bins] for part in spectra], _renumbered(whole[bins], ids)
         shape = MomentShape(boundary.channels, boundary.width, boundary.operator.full)
         dtype, device = spectra[0].dtype, spectra[0].device
         self._moments = Moments.empty(self._partition, shape, dtype, device=device)
         self._energy = torch.zeros_like(self._moments.energy)
 
-    def add(self, source: Tensor, state: Tensor) -> None:
-        """Samples to fit: (B, ...) both."""
-        x, y = self.boundary.reads(source), self.boundary.basis.analyse(state)
+    def add(self, x: Tensor, y: Tensor) -> None:
+        """Samples to fit: the spectra of their sources and states, ``(F, W, B)`` and ``(F, C, B)``."""
         self._energy += torch.linalg.vector_norm(torch.view_as_real(x) if x.is_complex() else x).square()
         self._moments.update(x[self._bins], y[self._bins])
 

@@ -12,14 +12,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 import sgfi
-from sgfi.calibration import Preset, processes
+from sgfi.calibration import Preset, choose_sizes, processes
 from sgfi.calibration.calibrate import Running
-from sgfi.calibration.presets import preset_named
+from sgfi.calibration.presets import PAPER, preset_named
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.inputs.data import Mirrored, SkippedFile, open_data
 from sgfi.storage import replace_folder
+
+CHOSEN = "chosen"
+"""Of ``--maps``: sizes by held-out samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +95,9 @@ class FitOptions:
     maps: Annotated[
         str,
         typer.Option(
-            help="Size of the maps: full, small (neighbouring frequencies share a matrix) or bytes such as 2GiB, "
-            "met by sharing where maps are largest. Instead of --partition."
+            help="Size of the maps: full, small (neighbouring frequencies share a matrix), bytes such as 2GiB, met by "
+            "sharing where maps are largest; chosen or chosen:2GiB: node by node, by what held-out samples lose. "
+            "Instead of --partition."
         ),
     ] = "full"
     memory: Annotated[str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")] = None
@@ -154,11 +158,20 @@ def calibrate(
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
+    by_samples, _, budget = how.maps.partition(":") if how.maps.startswith(CHOSEN) else ("", "", "")
     planned = sgfi.plan(
-        graph, target, chosen.boundaries, partition=chosen.partition, operator=how.operator, size=how.maps
+        graph,
+        target,
+        chosen.boundaries,
+        partition=chosen.partition,
+        operator=how.operator,
+        size="full" if by_samples == CHOSEN else how.maps,
     )
     batches = open_data(data, loaded, batch_size, limit)
     batches = Mirrored(batches, loaded) if how.mirror else batches
+    if by_samples == CHOSEN:
+        planned = _chosen(planned, batches, budget, {**vars(chosen.settings), **given})
+        say(f"{planned.map_bytes / 2**20:.0f} MiB of maps", quiet)
     described = batches.describe()
     skipped = f", {len(batches.skipped)} unreadable and skipped" if batches.skipped else ""
     say(f"{described['inputs']} inputs{skipped}; {len(planned.fitted)} nodes to {planned.target}", quiet)
@@ -182,6 +195,14 @@ def calibrate(
             say(f"{family.curve['reason']}.", quiet)
         say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
         typer.echo(str(out))
+
+
+def _chosen(planned: sgfi.Plan, batches: Any, budget: str, given: dict[str, Any]) -> sgfi.Plan:
+    """Without low ranks where a ridge or samples are left to leave-one-out."""
+    settings = {name: value for name, value in given.items() if value is not None}
+    factors = settings["ridge"] != "auto" and settings["children"] != "cross-fitted"
+    ridge = settings["ridge"] if isinstance(settings["ridge"], float) else PAPER.ridge
+    return choose_sizes(planned, batches, budget or None, ridge=ridge, low_rank=factors)  # type: ignore[arg-type]
 
 
 def _quiet_worker(quiet: bool) -> bool:
