@@ -14,7 +14,7 @@ import typer
 import sgfi
 from sgfi.calibration import Preset, choose_sizes, processes
 from sgfi.calibration.calibrate import Running
-from sgfi.calibration.presets import PAPER, preset_named
+from sgfi.calibration.presets import preset_named
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
@@ -170,7 +170,7 @@ def calibrate(
     batches = open_data(data, loaded, batch_size, limit)
     batches = Mirrored(batches, loaded) if how.mirror else batches
     if by_samples == CHOSEN:
-        planned = _chosen(planned, batches, budget, {**vars(chosen.settings), **given})
+        planned = _chosen(planned, batches, budget, chosen, given)
         say(f"{planned.map_bytes / 2**20:.0f} MiB of maps", quiet)
     described = batches.describe()
     skipped = f", {len(batches.skipped)} unreadable and skipped" if batches.skipped else ""
@@ -197,12 +197,13 @@ def calibrate(
         typer.echo(str(out))
 
 
-def _chosen(planned: sgfi.Plan, batches: Any, budget: str, given: dict[str, Any]) -> sgfi.Plan:
+def _chosen(planned: sgfi.Plan, batches: Any, budget: str, preset: Preset, given: dict[str, Any]) -> sgfi.Plan:
     """Without low ranks where a ridge or samples are left to leave-one-out."""
-    settings = {name: value for name, value in given.items() if value is not None}
-    factors = settings["ridge"] != "auto" and settings["children"] != "cross-fitted"
-    ridge = settings["ridge"] if isinstance(settings["ridge"], float) else PAPER.ridge
-    return choose_sizes(planned, batches, budget or None, ridge=ridge, low_rank=factors)  # type: ignore[arg-type]
+    ridge = preset.settings.ridge if given["ridge"] is None else given["ridge"]
+    children = given["children"] or preset.settings.children
+    low_rank = ridge != "auto" and children not in ("cross-fitted", "honest")
+    number = ridge if isinstance(ridge, float) else 0.01
+    return choose_sizes(planned, batches, budget or None, ridge=number, low_rank=low_rank)
 
 
 def _quiet_worker(quiet: bool) -> bool:
