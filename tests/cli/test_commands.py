@@ -341,7 +341,7 @@ def test_calibrate_with_lengths_chosen_sizes_and_no_more_samples_than_help(sgfi_
         "one",
     ]
     outcome = sgfi_command("calibrate", model, *words)
-    assert outcome.code == 7 and "a size of at least" in outcome.err
+    assert outcome.code == 4 and "a size of at least" in outcome.err
 
 
 def test_calibrate_with_an_unknown_preset(sgfi_command, model, place, tmp_path) -> None:
