@@ -52,7 +52,7 @@ class Subject:
             return network(self.model, self.pixels)
         from sgfi.inputs.models import load_model
 
-        return load_model(f"torchvision:{self.model}", size=self.pixels)
+        return load_model(f"torchvision:{self.model}", weights="none", size=self.pixels)
 
 
 NETWORKS = {
