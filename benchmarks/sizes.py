@@ -242,6 +242,7 @@ def growth() -> None:
                 panel.set_xticks(over[axis], map(str, over[axis]))
                 panel.minorticks_off()
         column[1].set_xlabel(axis)
+    axes[0, 0].set_yticks((0.3, 1, 3), ("0.3", "1", "3"))
     axes[0, 0].set_ylabel("calibration, cpu s")
     axes[1, 0].set_ylabel("maps, MiB")
     axes[0, 0].legend(frameon=False)
