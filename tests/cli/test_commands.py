@@ -327,7 +327,7 @@ def test_calibrate_with_lengths_chosen_sizes_and_no_more_samples_than_help(sgfi_
     assert "MiB of maps" in outcome.err and "stopped: the step to" in outcome.err
     assert " x " in sgfi_command("maps", "info", tmp_path / "maps").out
     quality = sgfi_command("maps", "info", tmp_path / "maps", "--quality").out
-    assert "held out of this curve" in quality and "#" in quality and "stopped" in quality
+    assert "held out of this curve" in quality and "#" in quality and "Stopped" in quality
     words = [
         "--data",
         inputs,

@@ -127,9 +127,11 @@ def curve_text(curve: Mapping[str, Any]) -> str:
         "then each):"
     )
     lines = [head, text_table(rows, ">><" + ">" * len(curve["missed"]))]
-    if len(mean) > 1 and mean[-2] > 0:
+    if "reason" in curve:
+        lines.append(f"{curve['reason'].capitalize()}.")
+    elif len(mean) > 1 and mean[-2] > 0:
         lines.append(f"The last step changed it by {mean[-1] / mean[-2] - 1:+.1%}.")
-    return "\n".join([*lines, *([f"{curve['reason']}."] if "reason" in curve else [])])
+    return "\n".join(lines)
 
 
 def as_text(nodes: list[NodeQuality], samples: int, curve: Mapping[str, Any] | None = None) -> str:
