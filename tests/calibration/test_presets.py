@@ -61,6 +61,7 @@ def test_aligned_opens_the_stem_and_ties_bins_of_a_plain_recipe_plan() -> None:
         "ridge": "auto",
         "children": "online",
         "stages": "auto",
+        "length": True,
         "refined": True,
     }
 
@@ -90,8 +91,11 @@ def test_a_custom_plan_is_left_as_it_is(options: dict) -> None:
 def test_single_options_override_the_preset() -> None:
     custom = sgfi.plan(graph(), target="3", boundaries=["0"])
     family = calibrate(custom, preset="aligned", ridge=0.1, stages=1)
-    agree(family, calibrate(custom, ridge=0.1, children="online", stages=1))
-    assert family.settings == {"preset": "aligned", "ridge": 0.1, "children": "online", "stages": 1, "refined": False}
+    agree(family, calibrate(custom, ridge=0.1, children="online", stages=1, length=True))
+    resolved = {"ridge": 0.1, "children": "online", "stages": 1, "length": True}
+    assert family.settings == {"preset": "aligned", **resolved, "refined": False}
+    tangents = calibrate(custom, preset="aligned", ridge=0.1, stages=1, on="tangents1")
+    assert not tangents.lengths
     with pytest.raises(CalibrationError, match=r'"online" or "cross-fitted" with ridge="auto"'):
         calibrate(custom, preset="aligned", children="true")
 

@@ -48,12 +48,15 @@ def test_two_processes_give_the_maps_of_one(mode: str, ran: Path) -> None:
     alone = calibrate(mode)
     together = sgfi.load(ran / mode.replace(" ", "_"), alone.plan.graph)
     agree(together, alone)
-    held_out = mode == "cross-fitted"  # to choose the stages
+    held_out = mode in ("cross-fitted", "lengths")
     assert together.samples == alone.samples == (39 if mode == "tangents" else 13 - held_out)
     assert together.mean == alone.mean or together.mean == pytest.approx(alone.mean, rel=1e-12)
     for name, records in alone.diagnostics.items():
         for expected, record in zip(records, together.diagnostics[name], strict=True):
             assert record == pytest.approx(expected, rel=1e-7)
+    for target, lengths in alone.lengths.items():
+        assert together.lengths[target] == pytest.approx(lengths, rel=1e-4)
+    assert bool(together.lengths) == (mode == "lengths")
 
 
 def test_a_checkpoint_of_two_processes_is_that_of_one(ran: Path) -> None:

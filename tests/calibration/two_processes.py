@@ -25,6 +25,7 @@ MODES: dict[str, dict[str, Any]] = {
     "cross-fitted": {"plan": {}, "children": "cross-fitted", "ridge": "auto", "stages": "auto"},
     "low rank": {"plan": {"operator": "diagonal+rank2", "partition": "shared"}, "children": "online"},
     "tangents": {"plan": {}, "children": "online", "on": "tangents3", "sizes": [4, 3, 6]},
+    "lengths": {"plan": {}, "children": "online", "length": True},
     "gamma": {"plan": {"operator": "gamma"}, "children": "cross-fitted"},
 }
 

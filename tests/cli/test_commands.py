@@ -317,6 +317,33 @@ def test_calibrate_with_a_preset(sgfi_command, root, tmp_path, monkeypatch, word
     assert preset.refine(plan) is plan
 
 
+def test_calibrate_with_lengths_chosen_sizes_and_no_more_samples_than_help(sgfi_command, model, tmp_path) -> None:
+    inputs = tmp_path / "inputs.npy"
+    np.save(inputs, np.random.default_rng(0).normal(size=(80, 3, 8, 8)).astype("float32"))
+    words = ["--data", inputs, "--out", tmp_path / "maps", "--length", "--maps", "chosen:1GiB", "--until", "0.9"]
+    words += ["--target", "three", "--boundaries", "one,add"]
+    outcome = sgfi_command("calibrate", model, *words)
+    assert outcome.code == 0, outcome.all
+    assert "MiB of maps" in outcome.err and "stopped: the step to" in outcome.err
+    assert " x " in sgfi_command("maps", "info", tmp_path / "maps").out
+    quality = sgfi_command("maps", "info", tmp_path / "maps", "--quality").out
+    assert "held out of this curve" in quality and "#" in quality and "Stopped" in quality
+    words = [
+        "--data",
+        inputs,
+        "--out",
+        tmp_path / "other",
+        "--maps",
+        "chosen:100B",
+        "--target",
+        "three",
+        "--boundaries",
+        "one",
+    ]
+    outcome = sgfi_command("calibrate", model, *words)
+    assert outcome.code == 4 and "a size of at least" in outcome.err
+
+
 def test_calibrate_with_an_unknown_preset(sgfi_command, model, root, tmp_path) -> None:
     words = ["--data", root / "photos", "--out", tmp_path / "maps", "--preset", "alinged"]
     outcome = sgfi_command("calibrate", model, *words)

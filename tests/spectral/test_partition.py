@@ -59,3 +59,15 @@ def test_the_description_tells_custom_partitions_apart() -> None:
     left, right = Partition.of([0, 0, 1], 3), Partition.of([0, 1, 1], 3)
     assert left.description != right.description == Partition.of([3, 9, 9], 3).description
     assert Partition.of("shared", 3).description == {"kind": "shared", "bins": 3, "groups": 1}
+
+
+def test_rings_hold_frequencies_of_one_length() -> None:
+    basis = Basis(1, (2, 3), (3, 8, 6))
+    rings = Partition.of("rings", basis.bins, blocks=basis.blocks, rings=basis.rings)
+    down = torch.fft.fftfreq(8, 1 / 8).reshape(8, 1).expand(8, 4)
+    across = torch.arange(4).expand(8, 4) * (8 / 6)
+    lengths = torch.hypot(down, across).reshape(-1).round()
+    for members in rings.members:
+        assert len(lengths[members].unique()) == 1
+    assert rings.count == len(lengths.unique())
+    assert torch.equal(Basis(1, (), (5,)).rings(), torch.arange(1))

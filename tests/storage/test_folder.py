@@ -313,7 +313,7 @@ def test_broken_manifests(text: str, saved: Path) -> None:
 def test_another_format_version(saved: Path) -> None:
     record = json.loads((saved / "manifest.json").read_text())
     (saved / "manifest.json").write_text(json.dumps(record | {"format": 99}))
-    with pytest.raises(StoreError, match=r"map format 1, 2 or 3; got 99"):
+    with pytest.raises(StoreError, match=r"map format 1, 2, 3 or 4; got 99"):
         sgfi.load(saved, graph())
 
 

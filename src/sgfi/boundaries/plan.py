@@ -168,9 +168,9 @@ def plan(
     of names, among which ``"stage"`` stands for the recipe's and beside it ``"stem"`` for the layers inside the
     recipe's first segment and what is pooled there: ``["stage", "stem"]``. Without ``"stage"``, or where a tensor is
     called so, names are names. A list implies the input and the target. ``axes`` overrides channel axes by name;
-    ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"shared"``, ``"first-apart"`` or group ids) and ``operator`` are
-    one choice for all nodes or a mapping by name. ``size`` instead of a partition: ``"small"`` ties neighbouring
-    frequencies everywhere, a number of bytes (``"2GiB"``) as far as it takes.
+    ``partition`` (``"singleton"``, ``"blocks<k>"``, ``"rings"``, ``"shared"``, ``"first-apart"`` or group ids) and
+    ``operator`` are one choice for all nodes or a mapping by name. ``size`` instead of a partition: ``"small"`` ties
+    neighbouring frequencies everywhere, a number of bytes (``"2GiB"``) as far as it takes.
     """
     if not isinstance(graph, TensorGraph):
         raise PlanError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -271,7 +271,7 @@ def _boundary(
     operator = operator_named(str(operators.get(node.name, operators.get("*", "full"))))
     basis = Basis(node.channel_axis, node.coord_axes, tuple(node.shape[1:]), operator.causal)  # type: ignore[arg-type]
     choice = partitions.get(node.name, partitions.get("*", "singleton"))
-    partition = Partition.of("shared" if operator.tied else choice, basis.bins, node.name, basis.blocks)
+    partition = Partition.of("shared" if operator.tied else choice, basis.bins, node.name, basis.blocks, basis.rings)
     return Boundary(node, basis, partition, operator)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -13,6 +15,17 @@ from sgfi.boundaries import Plan
 from sgfi.calibration.processes import ProcessGroup
 from sgfi.errors import CalibrationError, QueryError
 from sgfi.graph import check_input
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first batches of many; re-iterable."""
+
+    batches: Iterable
+    count: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return islice(iter(self.batches), self.count)
 
 
 class Batches:
@@ -44,6 +57,10 @@ class Batches:
             raise CalibrationError(
                 "at least two calibration samples", str(self.samples), "Give more data; hundreds are usual."
             )
+
+    def first(self, count: int) -> Batches:
+        """The first ``count`` of them."""
+        return Batches(self._plan, _First(self._batches, count), self._group, self._repeats)
 
     def _all_digests(self) -> list[tuple[int, str]]:
         shares = self._group.all_gather({index: self._digest_of(x) for index, x in self._read()})

@@ -17,6 +17,8 @@ from typing_extensions import Unpack
 from sgfi.boundaries import Plan
 from sgfi.calibration.batches import Batches
 from sgfi.calibration.child_states import child_states
+from sgfi.calibration.curve import checked_until, learning_curve
+from sgfi.calibration.lengths import held_out_lengths
 from sgfi.calibration.passes import fit_nodes
 from sgfi.calibration.presets import Preset, preset_named
 from sgfi.calibration.processes import ProcessGroup, join_group
@@ -31,6 +33,13 @@ from sgfi.storage.checkpoint import Checkpoint, NodeMaps
 from sgfi.storage.manifest import as_folder
 
 
+class Further(TypedDict, total=False):
+    """What else changes the maps."""
+
+    length: bool | None
+    until: float | None
+
+
 class Running(TypedDict, total=False):
     """How a calibration runs; none of it changes the maps."""
 
@@ -39,6 +48,10 @@ class Running(TypedDict, total=False):
     progress: bool
     provenance: Mapping[str, Any] | None
     distributed: bool
+
+
+class Options(Further, Running, total=False):
+    """All keywords of :func:`calibrate` that are not written out in it."""
 
 
 RUNNING = Running(memory=None, checkpoint=None, progress=True, provenance=None, distributed=False)
@@ -54,7 +67,7 @@ def calibrate(
     preset: str | Preset = "paper",
     stages: int | str | None = None,
     on: str | None = None,
-    **running: Unpack[Running],
+    **more: Unpack[Options],
 ) -> MapFamily:
     """Fit every map of the plan in closed form.
 
@@ -62,8 +75,8 @@ def calibrate(
     without shuffling (a tuple's first element counts).
 
     ``preset`` says how: ``"paper"`` (true children, ridge 0.01, two stages) or ``"aligned"``, what was measured to
-    align best with the input (online children, ridge and stages ``"auto"``; a plain recipe plan also gets the recipe's
-    stem opened and neighbouring bins tied, and the family's plan is that one). Single options override it:
+    align best with the input (online children, ridge and stages ``"auto"``, lengths; a plain recipe plan also gets the
+    recipe's stem opened and neighbouring bins tied, and the family's plan is that one). Single options override it:
 
     - ``children``: ``"true"`` fits each node on the true activations of its children; ``"online"`` fits deepest node
       first on the repaired full-target states that inversion will hand it, in both sources, while the regression
@@ -77,6 +90,12 @@ def calibrate(
       ``J dx`` at every input, dx being the difference of two *other* inputs of its batch, of which there must be three
       or more; ``"tangents<k>"`` takes k of them at every input. Such a family answers for ``H(x) - H(mu)``, as the
       natural inverse does, with the mean mu of the inputs; its values are deviations from mu (``family.origin``).
+    - ``length``: every eighth sample is held out of all fits, and the states of an inversion are multiplied by the
+      numbers that bring them nearest to the true states of these, for every target its own (``family.lengths``). Maps
+      alone leave inverses of deep targets too short. Directions do not change.
+    - ``until``: samples are taken in the order of the batches until a doubling changes the error of held-out samples by
+      less than this share, and no more. Decided before the fit on the first maps of true children, also where children
+      are online or cross-fitted, whose nodes need all samples one after the other. ``family.curve`` has the errors.
 
     How it runs, by keyword:
 
@@ -94,22 +113,27 @@ def calibrate(
         raise CalibrationError("a plan", type(plan).__name__, "Make one with sgfi.plan(graph, ...).")
     chosen = preset_named(preset)
     given = {"ridge": ridge, "children": current_children(children), "maps": stages, "on": on}
+    length = more.pop("length", None)
+    given["length"] = False if length is None and on not in (None, "states") else length  # tangents have none
     settings = replace(chosen.settings, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     refined = chosen.refine(plan)
     resolved = {"ridge": settings.ridge, "children": settings.children, "stages": settings.maps}
     resolved |= {"on": settings.on} if settings.tangents else {}
+    resolved |= {"length": True} if settings.length else {}
+    resolved |= {"until": until} if (until := more.get("until")) is not None else {}
     record = {"preset": chosen.name, **resolved, "refined": refined is not plan}
-    return fit(settings, refined, batches, record, **running)
+    return fit(settings, refined, batches, record, **more)  # type: ignore[misc]
 
 
-def _with_running(signature: inspect.Signature) -> inspect.Signature:
-    """The signature with the keywords of :class:`Running` written out."""
+def _with_options(signature: inspect.Signature) -> inspect.Signature:
+    """The signature with the keywords of :class:`Options` written out."""
     own = list(signature.parameters.values())[:-1]
-    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=RUNNING[name]) for name in RUNNING]  # type: ignore[literal-required]
+    defaults: dict[str, Any] = dict.fromkeys(Further.__annotations__) | {**RUNNING}
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=own) for name, own in defaults.items()]
     return signature.replace(parameters=[*own, *more])
 
 
-calibrate.__signature__ = _with_running(inspect.signature(calibrate))  # type: ignore[attr-defined]
+calibrate.__signature__ = _with_options(inspect.signature(calibrate))  # type: ignore[attr-defined]
 
 
 @torch.inference_mode(False)  # a caller's inference mode would leave us without derivatives
@@ -120,6 +144,7 @@ def fit(
     plan: Plan,
     batches: Iterable,
     record: Mapping[str, Any] | None = None,
+    until: float | None = None,
     **running: Unpack[Running],
 ) -> MapFamily:
     """Fit the plan as the settings say; ``record`` is kept as the family's settings.
@@ -137,7 +162,11 @@ def fit(
     provenance = _plain_json(options["provenance"] or {})
     folder = as_folder(options["checkpoint"]) if options["checkpoint"] is not None else None
     group = join_group(options["distributed"], plan.graph.device)
+    until = checked_until(until, settings, group.size)
     data = Batches(plan, batches, group, repeats=settings.tangents or 1)
+    curve = None if until is None else learning_curve(plan, settings, data, until)
+    if curve is not None and curve.batches is not None:
+        data = data.first(curve.batches)
     run = Run.of(plan, settings, data, group, options["memory"])
     group.check_agreement(run.signature)
     writes = not group.rank
@@ -159,6 +188,11 @@ def fit(
             settings=dict(record or {}),
             mean=mean,
         )
+        if settings.length:
+            family = replace(family, lengths=held_out_lengths(run, family))
+        if curve is None and group.size == 1:
+            curve = learning_curve(plan, settings, data)
+        family = replace(family, curve=curve.record if curve is not None else {})
         if checkpoint:
             group.rank_zero_first(lambda: checkpoint.finish(family))
     return family

@@ -238,7 +238,7 @@ class RepairedChildren:
         """Advance every batch's estimate by the new map, the last of ``maps``; no derivative is needed again."""
         run, buffer = self._run, self._run.buffer
         residual = self._advance(name, maps, solution)
-        further = run.settings.holds_out and len(maps) > 1
+        further = run.settings.chooses_maps and len(maps) > 1
         kept = not (residual and further and residual.after > (1 - WORTHWHILE) * residual.before)
         if kept:
             buffer.rename((NEXT, name), (STATE, name))

@@ -35,7 +35,7 @@ class Preset:
 
 PRESETS = {
     "paper": Preset("paper"),
-    "aligned": Preset("aligned", FitSettings("auto", "online", "auto"), ("stage", "stem"), "blocks2"),
+    "aligned": Preset("aligned", FitSettings("auto", "online", "auto", length=True), ("stage", "stem"), "blocks2"),
 }
 """``paper``: as published. ``aligned``: what was measured to align best with the input, see docs/method.md."""
 

@@ -33,12 +33,18 @@ class FitSettings:
     """What maps recover: ``"states"`` H, or ``"tangents"`` J dx, ``"tangents<k>"`` k of them at every input."""
     seed: Seed = mean_seed
     """What is pulled back from a child's state; another one than the method's own is an ablation."""
+    length: bool = False
+    """Whether states are given the lengths that fit held-out samples best."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.children, str) or self.children not in CHILDREN:
             names = ", ".join(f'"{name}"' for name in CHILDREN)
             raise CalibrationError(f"children among {names}", repr(self.children), "Choose one of these.")
         _check_number_or_auto(self.ridge, self.maps)
+        if not isinstance(self.length, bool):
+            raise CalibrationError("length=True or False", repr(self.length), "The paper's maps have none.")
+        if self.length and self.seed is not mean_seed:
+            raise CalibrationError("the method's own seed with length=True", repr(self.seed), "Leave one of them out.")
         if self.tangents:
             self._check_tangents()
         for option, value in (("ridge", self.ridge), ("stages", self.maps)):
@@ -52,6 +58,7 @@ class FitSettings:
     def _check_tangents(self) -> None:
         """Samples held or left out would come back as other tangents, and as parts of differences."""
         wrong = {"children='cross-fitted'": self.children == "cross-fitted", "stages='auto'": self.maps == "auto"}
+        wrong["length=True"] = self.length
         if any(wrong.values()):
             got = next(option for option, given in wrong.items() if given)
             todo = "Use true or online children and a number of stages."
@@ -76,9 +83,14 @@ class FitSettings:
         return MOST_MAPS if isinstance(self.maps, str) else self.maps
 
     @property
-    def holds_out(self) -> bool:
-        """Whether samples are held out of all fits, and a further map is kept only if it lowers their error."""
+    def chooses_maps(self) -> bool:
+        """Whether a further map is kept only if it lowers the error of held-out samples."""
         return self.maps == "auto"
+
+    @property
+    def holds_out(self) -> bool:
+        """Whether samples are held out of all fits."""
+        return self.chooses_maps or self.length
 
     @property
     def leave_one_out(self) -> bool:
@@ -109,7 +121,8 @@ class FitSettings:
         return {
             "ridge": self.ridge,
             "children": former.get(self.children, self.children),
-            "stages": [self.most_maps, self.holds_out],
+            "stages": [self.most_maps, self.chooses_maps],
+            **({"length": True} if self.length else {}),
             **({"tangents": self.tangents} if self.tangents else {}),
         } | ({} if self.seed is mean_seed else {"seed": repr(self.seed)})
 

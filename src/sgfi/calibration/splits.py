@@ -10,7 +10,7 @@ from torch import Tensor
 from sgfi.errors import CalibrationError
 
 HELD_OUT = 8
-"""``stages="auto"`` fits on all samples but every eighth, and judges a further map on these."""
+"""``stages="auto"`` and ``length=True`` fit on all samples but every eighth, and judge maps and lengths on these."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class SampleSplit:
     def __post_init__(self) -> None:
         if self.holds_out and sum(self.sizes) < HELD_OUT:
             raise CalibrationError(
-                f'at least {HELD_OUT} samples with stages="auto", of which one in {HELD_OUT} is held out',
+                f'at least {HELD_OUT} samples with stages="auto" or length=True: one in {HELD_OUT} is held out',
                 str(sum(self.sizes)),
-                "Give more data, or a number of stages.",
+                "Give more data, or a number of stages and no length.",
             )
 
     @property

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import sgfi
-from sgfi.calibration import Preset, processes
+from sgfi.calibration import Preset, choose_sizes, processes
 from sgfi.calibration.calibrate import Running
 from sgfi.calibration.presets import preset_named
 from sgfi.cli import options
@@ -20,6 +20,9 @@ from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.inputs.data import Mirrored, SkippedFile, open_data
 from sgfi.storage import replace_folder
+
+CHOSEN = "chosen"
+"""Of ``--maps``: sizes by held-out samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +66,21 @@ class FitOptions:
             "tangentsK: K of them at every input. Default: the preset's."
         ),
     ] = None
+    length: Annotated[
+        bool | None,
+        typer.Option(
+            "--length/--no-length",
+            help="Give inverses the length that fits held-out samples (every eighth) best, target by target. "
+            "Default: the preset's.",
+        ),
+    ] = None
+    until: Annotated[
+        float | None,
+        typer.Option(
+            help="Take samples only until a doubling changes the error of held-out ones by less than this share, such "
+            "as 0.001; decided before the fit, on first maps of true children."
+        ),
+    ] = None
     operator: Annotated[
         str, typer.Option(help="full, diagonal, gamma, diagonal+rankN, causal or causal+K: capacity of the maps.")
     ] = "full"
@@ -77,8 +95,9 @@ class FitOptions:
     maps: Annotated[
         str,
         typer.Option(
-            help="Size of the maps: full, small (neighbouring frequencies share a matrix) or bytes such as 2GiB, "
-            "met by sharing where maps are largest. Instead of --partition."
+            help="Size of the maps: full, small (neighbouring frequencies share a matrix), bytes such as 2GiB, met by "
+            "sharing where maps are largest; chosen or chosen:2GiB: node by node, by what held-out samples lose. "
+            "Instead of --partition."
         ),
     ] = "full"
     memory: Annotated[str | None, typer.Option(help="Memory budget such as 4GiB; more passes when it is small.")] = None
@@ -103,6 +122,8 @@ class FitOptions:
             "children": self.children,
             "stages": options.number_or_auto(self.stages, int, "--stages"),
             "on": self.on,
+            "length": self.length,
+            "until": self.until,
         }
 
 
@@ -137,11 +158,20 @@ def calibrate(
     options.free_map_folder(out, force)
     started = time.monotonic()
     loaded, graph = capture_model(model, weights, size, partial_weights)
+    by_samples, _, budget = how.maps.partition(":") if how.maps.startswith(CHOSEN) else ("", "", "")
     planned = sgfi.plan(
-        graph, target, chosen.boundaries, partition=chosen.partition, operator=how.operator, size=how.maps
+        graph,
+        target,
+        chosen.boundaries,
+        partition=chosen.partition,
+        operator=how.operator,
+        size="full" if by_samples == CHOSEN else how.maps,
     )
     batches = open_data(data, loaded, batch_size, limit)
     batches = Mirrored(batches, loaded) if how.mirror else batches
+    if by_samples == CHOSEN:
+        planned = _chosen(planned, batches, budget, chosen, given)
+        say(f"{planned.map_bytes / 2**20:.0f} MiB of maps", quiet)
     described = batches.describe()
     skipped = f", {len(batches.skipped)} unreadable and skipped" if batches.skipped else ""
     say(f"{described['inputs']} inputs{skipped}; {len(planned.fitted)} nodes to {planned.target}", quiet)
@@ -161,8 +191,19 @@ def calibrate(
     processes.leave_group()
     if not processes.is_worker():
         _store(family, partial, out, how.precision, force)
+        if "reason" in family.curve:
+            say(f"{family.curve['reason']}.", quiet)
         say(f"{family!r} in {time.monotonic() - started:.0f} s", quiet)
         typer.echo(str(out))
+
+
+def _chosen(planned: sgfi.Plan, batches: Any, budget: str, preset: Preset, given: dict[str, Any]) -> sgfi.Plan:
+    """Without low ranks where a ridge or samples are left to leave-one-out."""
+    ridge = preset.settings.ridge if given["ridge"] is None else given["ridge"]
+    children = given["children"] or preset.settings.children
+    low_rank = ridge != "auto" and children not in ("cross-fitted", "honest")
+    number = ridge if isinstance(ridge, float) else 0.01
+    return choose_sizes(planned, batches, budget or None, ridge=number, low_rank=low_rank)
 
 
 def _quiet_worker(quiet: bool) -> bool:

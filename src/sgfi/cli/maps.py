@@ -20,6 +20,7 @@ from sgfi.evaluation import quality as report
 from sgfi.inputs.data import open_data
 from sgfi.inputs.models import describe_weights
 from sgfi.inversion import MapFamily
+from sgfi.inversion.estimator import spread
 from sgfi.storage import read_manifest, record_of, verify_files
 
 
@@ -40,7 +41,8 @@ def info(
     """
     manifest = map_manifest(maps)
     if quality:
-        typer.echo(report.as_text(report.quality(manifest), manifest["calibration"]["samples"]))
+        fit = manifest["calibration"]
+        typer.echo(report.as_text(report.quality(manifest), fit["samples"], fit.get("curve")))
         return
     if as_json:
         typer.echo(json.dumps(manifest, indent=1))
@@ -176,13 +178,15 @@ def shrunk(family: MapFamily, stages: int | None, target: str | None) -> MapFami
     plan = family.plan
     if target is not None:
         plan = replace(plan, dag=plan.toward(target))  # refuses where a frontier would differ
-        kept = {*plan.fitted, plan.target}
-        plan = replace(plan, boundary={n: b for n, b in plan.boundary.items() if n in kept})
+        needed = {*plan.fitted, plan.target}
+        plan = replace(plan, boundary={n: b for n, b in plan.boundary.items() if n in needed})
+    served = {*plan.fitted, plan.target} if stages in (None, family.stages) else set()  # lengths are of all maps
     return replace(
         family,
         plan=plan,
         maps={name: family.maps[name][:stages] for name in plan.fitted},
         diagnostics={n: d[:stages] for n, d in family.diagnostics.items() if n in plan.fitted},
+        lengths={target: own for target, own in family.lengths.items() if target in served},
     )
 
 
@@ -200,10 +204,17 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
         "calibration": f"{fit['samples']} {'samples' if fit.get('mean') is None else 'tangents'}{skipped}, "
         f"{fit['children']} children, "
         f"{fit['stages']} stages, ridge {fit['ridge']}",
+        **({"length": _lengths(fit["lengths"])} if fit.get("lengths") else {}),
         "data": f"{data.get('path', data.get('kind', '?'))} (digest {data.get('digest', '?')})",
         "size": f"{_size(on_disk(manifest))}, {manifest.get('precision', 'full')} precision",
         "versions": ", ".join(f"{k} {v}" for k, v in manifest.get("versions", {}).items()),
     }
+
+
+def _lengths(lengths: dict[str, dict[str, float]]) -> str:
+    """Of the inverses themselves, from the shallowest to the deepest target."""
+    inverses = {target: own["input"] for target, own in lengths.items() if "input" in own}
+    return ", ".join(f"{target} x {inverses[target]:.3f}" for target in spread(list(inverses), 4))
 
 
 def _size(count: int) -> str:

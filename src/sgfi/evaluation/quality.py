@@ -3,8 +3,9 @@
 Calibration that keeps its samples (online or cross-fitted children with a chosen ridge or number of maps) records after
 every map the error that is left at the node on unseen samples: held-out ones where the number of maps is chosen on
 them, else leave-one-out (PRESS). Other calibrations, the paper's among them, know only what the first map misses of the
-samples it was fitted to: the energy of what the correction map was given to explain. Nothing is computed here; the
-numbers are read, compared, and turned into advice.
+samples it was fitted to: the energy of what the correction map was given to explain. Any calibration of states in one
+process also measures a learning curve (:mod:`sgfi.calibration.curve`). Nothing is computed here; the numbers are read,
+compared, and turned into advice.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ FEW = 1.0
 """Samples per channel below which a matrix per bin is mostly noise."""
 OVERFITTED = 1.5
 """How many times larger the error on unseen samples may be than on seen ones before more images would help."""
+BAR = 32
+"""Characters of the longest bar of a curve."""
 LOST = 0.1
 """A share of the state's energy, lost at one node, that is worth a boundary in between."""
 LOST_LAST = 0.05
@@ -109,7 +112,29 @@ def _finer(node: NodeQuality) -> str:
     )
 
 
-def as_text(nodes: list[NodeQuality], samples: int) -> str:
+def curve_text(curve: Mapping[str, Any]) -> str:
+    """Held-out error over samples, drawn; empty where it was not measured."""
+    if not curve or not curve["samples"] or not curve["missed"]:
+        return ""
+    mean = [sum(column) / len(column) for column in zip(*curve["missed"].values(), strict=False)]
+    top = max(mean, default=0.0) or 1.0
+    rows = [["samples", "missed", "", *curve["missed"]]]
+    for index, (count, missed) in enumerate(zip(curve["samples"], mean, strict=False)):
+        own = [f"{shares[index]:.3f}" for shares in curve["missed"].values()]
+        rows.append([str(count), f"{missed:.3f}", "#" * max(1, round(BAR * missed / top)), *own])
+    head = (
+        f"Missed by first maps on true children, of {curve['held_out']} samples held out of this curve (mean of nodes, "
+        "then each):"
+    )
+    lines = [head, text_table(rows, ">><" + ">" * len(curve["missed"]))]
+    if "reason" in curve:
+        lines.append(f"{curve['reason'].capitalize()}.")
+    elif len(mean) > 1 and mean[-2] > 0:
+        lines.append(f"The last step changed it by {mean[-1] / mean[-2] - 1:+.1%}.")
+    return "\n".join(lines)
+
+
+def as_text(nodes: list[NodeQuality], samples: int, curve: Mapping[str, Any] | None = None) -> str:
     """The report of a family."""
     seen = "seen" if any(node.unseen for node in nodes) else "seen, after the first map"
     head = ["node", "channels", seen, "unseen", "lost", "missed after each map (unseen)"]
@@ -125,4 +150,6 @@ def as_text(nodes: list[NodeQuality], samples: int) -> str:
         for node in nodes
     ]
     table = text_table([head, *rows], "<>>>><")
-    return "\n".join([table, "", *(advice(nodes, samples) or ["Nothing stands out."])])
+    drawn = curve_text(curve or {})
+    lines = [table, "", *([drawn, ""] if drawn else []), *(advice(nodes, samples) or ["Nothing stands out."])]
+    return "\n".join(lines)

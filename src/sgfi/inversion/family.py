@@ -52,6 +52,11 @@ class MapFamily:
     gauge: str = "query"
     """What the terminal seed is divided by: ``query``, the channels asked for (the paper), or ``additive``, all the
     target's channels: answers of parts then add up to that of the whole, in the final stage too."""
+    lengths: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By target and node, what a final state is multiplied by once the walk is done; fitted to held-out samples, and
+    empty where that was not asked for. A number changes no direction."""
+    curve: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able: what first maps missed of held-out samples, by number of samples; empty where it was not measured."""
     mean: tuple[float, ...] | None = None
     """Of every input channel, where the maps were fitted on tangents: answers are for ``H(x) - H(mean)``. Else none."""
 
@@ -167,7 +172,11 @@ class MapFamily:
                 """``|S|`` at the target (eq:masked_terminal_seed), elsewhere the channels (eq:online_child_seed)."""
                 return state / (divisor if name == dag.target else self.plan.boundary[name].channels)
 
-            states = {update.name: update.state for update in walk(point, dag, maps, top, seed, within)}
+            lengths = self.lengths.get(dag.target, {}) if stage == "final" else {}
+            states = {
+                update.name: update.state * lengths[update.name] if update.name in lengths else update.state
+                for update in walk(point, dag, maps, top, seed, within)
+            }
             states[dag.target] = top
         ordered = {name: states[name] for name in (*dag.fitted, dag.target)}
         return [

@@ -146,6 +146,7 @@ def reduced(manifest: Mapping[str, Any], target: str | None) -> dict[str, Any]:
         entries[name] if name != target else {**entries[name], "children": []} for name in entries if name in needed
     ]
     fit = manifest["calibration"]
+    lengths = {name: own for name, own in fit.get("lengths", {}).items() if name in needed}
     return {
         **manifest,
         "plan": {**plan, "target": target, "boundaries": kept},
@@ -153,6 +154,7 @@ def reduced(manifest: Mapping[str, Any], target: str | None) -> dict[str, Any]:
         "calibration": {
             **fit,
             "diagnostics": {name: own for name, own in fit["diagnostics"].items() if name in needed - {target}},
+            **({"lengths": lengths} if lengths else {}),
         },
     }
 

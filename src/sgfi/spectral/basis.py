@@ -65,6 +65,21 @@ class Basis:
         grid = torch.cartesian_prod(*axes).reshape(self.bins, -1) if axes else torch.zeros(1, 1)
         return torch.unique(grid, dim=0, return_inverse=True)[1]
 
+    def rings(self) -> Tensor:
+        """(F,) an id for each ring of frequencies of about one length: cycles over the longest axis, rounded.
+
+        Without a spectrum there is nothing round: positions stay single.
+        """
+        if self.trivial:
+            return torch.arange(self.bins)
+        axes = [torch.arange(stored) for stored in self.spectrum_shape]
+        cycles = [
+            torch.where(2 * index <= size, index, index - size) * (max(self.coords) / size)
+            for index, size in zip(axes, self.coords, strict=True)
+        ]
+        grid = torch.cartesian_prod(*cycles).reshape(self.bins, -1)
+        return torch.unique(grid.norm(dim=1).round().long(), return_inverse=True)[1]
+
     def _line_blocks(self, size: int, stored: int, width: int) -> Tensor:
         """Ids along one axis."""
         index, width = torch.arange(stored), min(width, size)  # a number of any length may be asked for

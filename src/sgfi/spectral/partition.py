@@ -25,11 +25,17 @@ class Partition:
 
     @classmethod
     def of(
-        cls, choice: object, bins: int, name: str = "node", blocks: Callable[[int], Tensor] | None = None
+        cls,
+        choice: object,
+        bins: int,
+        name: str = "node",
+        blocks: Callable[[int], Tensor] | None = None,
+        rings: Callable[[], Tensor] | None = None,
     ) -> Partition:
-        """From ``"singleton"``, ``"shared"``, ``"first-apart"`` (two groups), ``"blocks<k>"`` or integers, one per bin.
+        """From ``"singleton"``, ``"shared"``, ``"first-apart"`` (two groups), ``"blocks<k>"``, ``"rings"`` or integers.
 
-        ``blocks`` gives the ids of blocks of k neighbours along every axis (:meth:`~sgfi.spectral.Basis.blocks`).
+        ``blocks`` gives the ids of blocks of k neighbours along every axis (:meth:`~sgfi.spectral.Basis.blocks`),
+        ``rings`` those of rings (:meth:`~sgfi.spectral.Basis.rings`); integers are group ids, one per bin.
         """
         word = choice if isinstance(choice, str) else ""
         if word == "singleton":
@@ -41,6 +47,8 @@ class Partition:
         tied = re.fullmatch(r"blocks([1-9]\d*)", word)
         if tied and blocks:
             return cls("custom", _by_size(blocks(int(tied[1]))))
+        if word == "rings" and rings:
+            return cls("custom", _by_size(rings()))
         try:
             ids = torch.as_tensor(choice)
         except (TypeError, ValueError, RuntimeError):
@@ -48,7 +56,8 @@ class Partition:
         if isinstance(choice, str) or ids.is_floating_point() or ids.is_complex() or ids.numel() != bins:
             got = repr(choice) if isinstance(choice, str) else f"{ids.dtype} of shape {tuple(ids.shape)}"
             raise PlanError(
-                f'partition "singleton", "shared", "blocks<k>", "first-apart" or {bins} integer group ids for {name!r}',
+                f'partition "singleton", "shared", "blocks<k>", "rings", "first-apart" or {bins} integer group ids for '
+                f"{name!r}",
                 got,
                 "Give one group id per stored rFFT bin.",
             )

@@ -23,7 +23,15 @@ from sgfi.spectral import PRECISIONS, WienerMap
 from sgfi.storage import files
 from sgfi.storage.files import MANIFEST
 from sgfi.storage.forward import check_forward, forward_record, versions
-from sgfi.storage.manifest import FORMAT, PACKED_FORMAT, TANGENT_FORMAT, as_folder, read_manifest, sealed
+from sgfi.storage.manifest import (
+    FORMAT,
+    LENGTH_FORMAT,
+    PACKED_FORMAT,
+    TANGENT_FORMAT,
+    as_folder,
+    read_manifest,
+    sealed,
+)
 
 FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
 
@@ -112,6 +120,8 @@ def load(
         diagnostics=manifest["calibration"]["diagnostics"],
         provenance=manifest["provenance"],
         settings=manifest["calibration"].get("settings", {}),
+        curve=manifest["calibration"].get("curve", {}),
+        lengths=manifest["calibration"].get("lengths", {}),
         mean=_mean(restored, manifest),
         precision=manifest.get("precision", "full"),
     )
@@ -122,7 +132,7 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
     graph = family.plan.graph
     known = graph.fingerprint == family.fingerprint  # else the graph no longer is what the maps were fitted on
     return {
-        "format": TANGENT_FORMAT if family.mean is not None else FORMAT if precision == "full" else PACKED_FORMAT,
+        "format": _format(family, precision),
         "precision": precision,
         "model": model_record(graph, family.fingerprint),
         "plan": family.plan.description,
@@ -134,13 +144,22 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
             "settings": dict(family.settings),
             "samples": family.samples,
             **({"mean": list(family.mean)} if family.mean is not None else {}),
+            **({"lengths": {target: dict(own) for target, own in family.lengths.items()}} if family.lengths else {}),
             "diagnostics": dict(family.diagnostics),
+            **({"curve": dict(family.curve)} if family.curve else {}),
         },
         "provenance": dict(family.provenance),
         "versions": versions(),
         **({"forward": forward_record(graph, family.plan.boundaries)} if known else {}),
         "files": dict(entries),
     }
+
+
+def _format(family: MapFamily, precision: str) -> int:
+    """The lowest whose readers know all that this family has."""
+    if family.lengths:
+        return LENGTH_FORMAT
+    return TANGENT_FORMAT if family.mean is not None else FORMAT if precision == "full" else PACKED_FORMAT
 
 
 def model_record(graph: TensorGraph, fingerprint: str) -> dict[str, Any]:

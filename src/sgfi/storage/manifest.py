@@ -33,7 +33,9 @@ PACKED_FORMAT = 2
 """Of families that are not in full precision: older readers refuse it by number."""
 TANGENT_FORMAT = 3
 """Of families fitted on tangents, in any precision: older readers would take them for maps of states."""
-FORMATS = (FORMAT, PACKED_FORMAT, TANGENT_FORMAT)
+LENGTH_FORMAT = 4
+"""Of families with lengths, in any precision: older readers would leave their states too short."""
+FORMATS = (FORMAT, PACKED_FORMAT, TANGENT_FORMAT, LENGTH_FORMAT)
 LONGEST = 64 << 20
 """Bytes of a manifest."""
 LARGEST = 1 << 28
@@ -71,6 +73,11 @@ MODEL = Record(
     }
 )
 FORWARD = Record({"ops": Items(Text(200)), "attention": Text(64), "probes": Table(Items(Real(), 64))})
+CURVE = Record(
+    {"samples": Items(Whole(1), 64), "missed": Table(Items(Real(), 64), 64), "held_out": Whole(1)},
+    {"until": Real(), "reason": Text()},
+    closed=True,
+)
 PLAN = Record({"mode": Text(64), "target": _NAME, "boundaries": Items(_BOUNDARY)})
 SCHEMA: Shape = Record(
     {
@@ -85,7 +92,13 @@ SCHEMA: Shape = Record(
                 "samples": Whole(),
                 "diagnostics": Table(Items(Table(Real(), 100), 1000)),
             },
-            {"settings": Table(most=1000), "signature": Text(1024), "mean": Items(Real(), LARGEST)},
+            {
+                "settings": Table(most=1000),
+                "signature": Text(1024),
+                "mean": Items(Real(), LARGEST),
+                "lengths": Table(Table(Real())),
+                "curve": CURVE,
+            },
         ),
         "provenance": Table(),
         "files": Table(FILE),
@@ -122,7 +135,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     if not isinstance(manifest, dict) or manifest.get("format") not in FORMATS:
         version = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__
         raise StoreError(
-            f"map format {FORMAT}, {PACKED_FORMAT} or {TANGENT_FORMAT}",
+            f"map format {', '.join(map(str, FORMATS[:-1]))} or {FORMATS[-1]}",
             repr(version)[:100],
             "Use the version of sgfi that wrote it, or calibrate again.",
         )
@@ -170,7 +183,14 @@ def _check_names(manifest: Mapping[str, Any]) -> None:
             if child not in names:
                 raise Misfit(f"children of {entry['name']!r}", "names of boundaries", child)
     fitted = {name for name in names if name != plan["target"]}
-    for part, known in (("files", manifest["files"]), ("diagnostics", manifest["calibration"]["diagnostics"])):
+    fit = manifest["calibration"]
+    lengths = fit.get("lengths", {})
+    if bool(lengths) != (manifest["format"] == LENGTH_FORMAT):
+        raise Misfit("lengths", f"lengths with format {LENGTH_FORMAT}, and no other", f"format {manifest['format']}")
+    for target, own in lengths.items():
+        if target not in names or not set(own) <= fitted:
+            raise Misfit("lengths", "targets and fitted nodes of the plan", target)
+    for part, known in (("files", manifest["files"]), ("diagnostics", fit["diagnostics"])):
         odd = sorted((set(known) ^ fitted) if part == "files" else (set(known) - fitted))
         if odd:
             raise Misfit(part, "an entry for every fitted node and no other", odd[0])
