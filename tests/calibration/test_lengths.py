@@ -100,10 +100,10 @@ def test_answers_stay_linear_without_intercept() -> None:
     x, lengthened = tiny("fork").inputs(3, seed=8), family("fork")
     state = lengthened.state(x)
     other = torch.flip(state, [0])
-    one, two, both = (
+    first, second, both = (
         sgfi.invert(lengthened, x, terminal=terminal).value for terminal in (state, other, 2 * state - 3 * other)
     )
-    torch.testing.assert_close(both, 2 * one - 3 * two)
+    torch.testing.assert_close(both, 2 * first - 3 * second)
     assert not sgfi.invert(lengthened, x, terminal=torch.zeros_like(state)).value.any()
 
 
