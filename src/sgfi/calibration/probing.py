@@ -21,6 +21,7 @@ from sgfi.graph import TensorGraph
 from sgfi.inversion.update import Seed, source
 from sgfi.spectral import Moments, MomentShape, Partition
 from sgfi.spectral.moments import FLOOR
+from sgfi.spectral.precision import wide
 
 EVERY, MOST_HELD_OUT = 8, 64
 """One sample in eight is held out, at most 64."""
@@ -101,13 +102,19 @@ def _spectra(boundary: Boundary, source: Tensor, state: Tensor) -> tuple[Tensor,
     return boundary.reads(source), boundary.basis.analyse(state)
 
 
+def _energy(spectrum: Tensor) -> Tensor:
+    """(F,) of every bin."""
+    energy = spectrum.abs().square().sum((1, 2))
+    return energy.to(wide(energy.dtype, energy.device))
+
+
 def drawn_bins(boundary: Boundary, states: Tensor) -> Tensor:
     """Bins of a node, evenly over the energy of its states ``(B, ...)``; strong ones several times."""
     spectrum = boundary.basis.analyse(states)
-    shares = spectrum.abs().square().sum((1, 2)).double().cpu().cumsum(0)
+    shares = _energy(spectrum).cpu().cumsum(0)
     sums = 2 * boundary.channels * boundary.width * spectrum.element_size()
     count = max(1, min(MOST_BINS, len(shares), MOST_BYTES // sums))
-    steps = (torch.arange(count, dtype=torch.float64) + 0.5) / count * shares[-1]
+    steps = (torch.arange(count, dtype=shares.dtype) + 0.5) / count * shares[-1]
     return torch.searchsorted(shares, steps).clamp(max=len(shares) - 1)
 
 
@@ -145,7 +152,7 @@ class Probe:
             predicted = solution.weights["gain"][self._held_partition.groups] @ x
         else:
             predicted = self.boundary.operator.apply(solution.weights, x, self._held_partition)
-        missed, energy = ((part.abs().square().sum((1, 2)).double()) for part in (y - predicted, y))
+        missed, energy = _energy(y - predicted), _energy(y)
         return float((missed / energy.clamp(min=FLOOR)).mean())
 
 
