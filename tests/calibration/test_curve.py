@@ -12,8 +12,9 @@ from torch import Tensor
 import sgfi
 from sgfi.calibration.batches import Batches
 from sgfi.calibration.curve import FIRST_COUNT, LearningCurve, learning_curve
-from sgfi.calibration.probing import EVERY, drawn_bins
+from sgfi.calibration.probing import drawn_bins
 from sgfi.calibration.settings import FitSettings
+from sgfi.calibration.splits import HELD_OUT
 from sgfi.errors import CalibrationError
 from sgfi.evaluation.quality import curve_text
 from sgfi.storage import read_manifest
@@ -37,7 +38,7 @@ def measured(name: str, x: Tensor, sizes: list[int], until: float | None = None,
 @pytest.mark.parametrize("name", ["chain", "fork", "vector", "tokens"])
 def test_points_are_errors_of_maps_fitted_to_that_many_samples(name: str, partition: str) -> None:
     x = tiny(name).inputs(80, seed=3)
-    held = torch.arange(80) % EVERY == EVERY - 1
+    held = torch.arange(80) % HELD_OUT == HELD_OUT - 1
     curve = measured(name, x, [30, 30, 20], partition=partition)
     assert curve.samples == (FIRST_COUNT, 32, 64, 70) and curve.held_out == 10
     plan, truth = planned(name), evaluate(tiny(name), x[held])

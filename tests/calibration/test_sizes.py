@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 import sgfi
 from sgfi.calibration import choose_sizes
-from sgfi.calibration.probing import EVERY, drawn_bins, first_sources
+from sgfi.calibration.probing import drawn_bins, first_sources
 from sgfi.calibration.sizes import Candidate, chosen, measure_sizes
+from sgfi.calibration.splits import HELD_OUT
 from sgfi.errors import CalibrationError, PlanError
 from sgfi.inversion.update import mean_seed
 
@@ -37,7 +38,7 @@ def candidates() -> dict[str, list[Candidate]]:
 def test_candidates_miss_what_their_fits_miss() -> None:
     """Of first maps, true children, at the drawn bins of the held-out samples."""
     x = inputs(64)
-    held = torch.arange(64) % EVERY == EVERY - 1
+    held = torch.arange(64) % HELD_OUT == HELD_OUT - 1
     for name in planned().fitted:
         for candidate in candidates()[name]:
             boundaries = {**planned().boundary, name: candidate.boundary}

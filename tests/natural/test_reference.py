@@ -83,3 +83,12 @@ def test_a_stored_prior_keeps_what_it_is_of() -> None:
     assert from_tensors(prior.tensors()).of_tokens
     older = {name: tensor for name, tensor in prior.tensors().items() if name != "of_tokens"}
     assert not from_tensors(older).of_tokens and prior.resized((3, WIDTH)).of_tokens
+
+
+def test_what_is_kept_can_be_differentiated_through() -> None:
+    _, graph, x, prior = setting()
+    with torch.inference_mode():
+        reference_state(graph, "add", x, prior)
+    weight = torch.ones((), dtype=torch.float64, requires_grad=True)
+    (weight * reference_state(graph, "add", x, prior)).sum().backward()
+    assert weight.grad is not None

@@ -16,6 +16,7 @@ from torch import Tensor
 from sgfi.boundaries import Boundary, Plan
 from sgfi.calibration.batches import Batches
 from sgfi.calibration.passes import solve_node
+from sgfi.calibration.splits import HELD_OUT
 from sgfi.derivatives import Linearisation
 from sgfi.graph import TensorGraph
 from sgfi.inversion.update import Seed, source
@@ -23,8 +24,7 @@ from sgfi.spectral import Moments, MomentShape, Partition
 from sgfi.spectral.moments import FLOOR
 from sgfi.spectral.precision import wide
 
-EVERY, MOST_HELD_OUT = 8, 64
-"""One sample in eight is held out, at most 64."""
+MOST_HELD_OUT = 64
 MOST_BINS = 12
 """Looked at in a node."""
 MOST_BYTES = 256 << 20
@@ -58,7 +58,7 @@ class HeldOut:
 
     @cached_property
     def numbers(self) -> frozenset[int]:
-        step = max(EVERY, -(-self.data.samples // MOST_HELD_OUT))
+        step = max(HELD_OUT, -(-self.data.samples // MOST_HELD_OUT))
         return frozenset(range(step - 1, self.data.samples, step))
 
     @property

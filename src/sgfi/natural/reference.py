@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from sgfi.derivatives import Linearisation
-from sgfi.graph import TensorGraph
+from sgfi.graph import TensorGraph, full_precision
+from sgfi.inversion.estimator import deviation
 from sgfi.natural.covariance import Prior
 from sgfi.natural.recent import contents
 
@@ -17,8 +18,7 @@ PAIRS, SEED, ROWS = 32, 3000, 16
 def registered(graph: TensorGraph, target: str, x: Tensor, prior: Prior) -> Tensor:
     """(B, *target) what a tensor registered of the inputs: ``H(x)`` less its reference."""
     if not prior.of_tokens:
-        states = _states(graph, target, torch.cat([x, prior.mean_like(x).unsqueeze(0)]))
-        return states[:-1] - states[-1]
+        return deviation(graph, target, x, prior.mean_like(x))
     return _states(graph, target, x) - reference_state(graph, target, x, prior)
 
 
@@ -36,6 +36,9 @@ def reference_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior)
     return graph.cache.get(key, lambda: _mean_state(graph, target, like, prior), graph.fingerprint)
 
 
+@torch.inference_mode(False)  # it is kept: a caller's inference mode or precision must not stay in it
+@torch.no_grad()
+@full_precision()
 def _mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior) -> Tensor:
     mu, draws = prior.mean_like(like), prior.draw(PAIRS, like, SEED)
     parts = torch.cat([mu + draws, mu - draws]).split(ROWS)
