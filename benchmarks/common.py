@@ -36,6 +36,7 @@ def network(name: str, size: int) -> Any:
     known = {
         "efficientnet_lite0": ("pip:efficientnet_lite0", None),
         "deit_tiny": ("timm:deit_tiny_patch16_224", weights / "deit_tiny_patch16_224_imagenet_fp16.safetensors"),
+        "resnet50": ("docs/results/experiments/setups/networks.py:resnet50_v1", None),
         "mobilenet_v2": ("torchvision:mobilenet_v2", weights / "mobilenet_v2_imagenet.safetensors"),
     }
     spec, file = known[name]

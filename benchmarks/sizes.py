@@ -29,6 +29,7 @@ from sgfi.evaluation.selectivity import selectivity
 from sgfi.evaluation.statistics import bootstrap
 
 FAMILIES = ("full", "small", "chosen")
+"""Or a number of bytes the plan meets (``2GiB``), also for the choice (``chosen:2GiB``)."""
 SHOWN = {
     "pixel_cosine": "pixel cosine",
     "ssim": "SSIM",
@@ -61,7 +62,7 @@ NETWORKS = {
     "mobilenet_v2-96": Subject("mobilenet_v2", 96),
     "mobilenet_v2-224": Subject("mobilenet_v2", 224),
     "deit_tiny-224": Subject("deit_tiny", 224),
-    "resnet50-224": Subject("resnet50", 224, real=False),
+    "resnet50-224": Subject("resnet50", 224),
     "vit_b_16-224": Subject("vit_b_16", 224, real=False),
 }
 
@@ -77,29 +78,39 @@ class Task:
     images: int
     preset: str
     length: bool
+    boundaries: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """The family and what of it is not the paper's."""
+        extra = [part for part in self.boundaries if part != "stage"] + ["lengths"] * self.length
+        return ", ".join([self.family, *extra, *[self.preset] * (self.preset != "paper")])
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--network", nargs="+", default=["lite0-64"], choices=list(NETWORKS))
-    options.add_argument("--families", nargs="+", default=list(FAMILIES), choices=FAMILIES)
+    options.add_argument("--families", nargs="+", default=list(FAMILIES))
     options.add_argument("--calibration", type=int, default=256)
     options.add_argument("--held-out", type=int, default=64)
     options.add_argument("--images", type=int, default=8, help="images of removal, swap and likeness")
     options.add_argument("--preset", default="paper")
     options.add_argument("--length", action="store_true")
+    options.add_argument("--boundaries", nargs="+", default=["stage"], help="stage stem: also those of the stem")
+    options.add_argument("--costs", action="store_true", help="bytes only; always so without real weights")
     options.add_argument("--growth", action="store_true")
     given = options.parse_args()
     if given.growth:
         growth()
         return
     for name in given.network:
-        if not NETWORKS[name].real:
+        if given.costs or not NETWORKS[name].real:
             merge(name, costs(name))
             continue
         for family in given.families:
-            task = Task(name, family, given.calibration, given.held_out, given.images, given.preset, given.length)
-            merge(name, {family: in_own_process(task)})
+            counts = given.calibration, given.held_out, given.images
+            task = Task(name, family, *counts, given.preset, given.length, tuple(given.boundaries))
+            merge(name, {task.label: in_own_process(task)})
 
 
 def in_own_process(task: Task) -> dict[str, Any]:
@@ -114,9 +125,10 @@ def measure(task: Task) -> dict[str, Any]:
     batches = list(fit.split(16))
     graph = sgfi.capture(loaded.model, fit[:2])
     before, cpu, wall = peak(), time.process_time(), time.perf_counter()
-    plan = sgfi.plan(graph, size=task.family if task.family != "chosen" else "full")
-    if task.family == "chosen":
-        plan = choose_sizes(plan, batches)
+    size, _, budget = task.family.partition(":")
+    plan = sgfi.plan(graph, boundaries=list(task.boundaries), size="full" if size == "chosen" else size)
+    if size == "chosen":
+        plan = choose_sizes(plan, batches, budget or None)
     choosing = time.process_time() - cpu
     family = sgfi.calibrate(plan, batches, preset=task.preset, length=task.length, progress=False)
     seconds = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "choosing_cpu": choosing}
@@ -193,17 +205,18 @@ def merge(name: str, families: dict[str, Any]) -> None:
     file = RESULTS / "sizes.json"
     known = json.loads(file.read_text())["networks"] if file.is_file() else {}
     known.setdefault(name, {}).update(families)
-    head = ["network", "family", "maps", "calibration, cpu s", "peak", "inversion, times the walk without maps"]
+    head = ["network", "family", "photographs", "maps", "calibration, cpu s", "peak", "inversion, times the walk without maps"]
     head += ["times a forward and VJP", *SHOWN.values()]
-    rows = [row(network, entry) for network, own in known.items() for entry in own.values()]
+    rows = [row(network, label, entry) for network, own in known.items() for label, entry in own.items()]
     write("sizes", {"networks": known}, table(head, rows))
 
 
-def row(name: str, entry: dict[str, Any]) -> list[str]:
+def row(name: str, label: str, entry: dict[str, Any]) -> list[str]:
     mib, taken, measured = 2**20, entry.get("latency", {}), entry.get("scores", {})
     return [
         name,
-        entry["family"],
+        label,
+        str(entry.get("calibration", "")),
         f"{entry['bytes'] / mib:.0f} MiB",
         f"{entry['seconds']['cpu']:.0f}" if "seconds" in entry else "not run",
         f"{entry['peak_bytes'] / mib:.0f} MiB" if "peak_bytes" in entry else "",
