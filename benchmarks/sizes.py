@@ -205,8 +205,8 @@ def merge(name: str, families: dict[str, Any]) -> None:
     file = RESULTS / "sizes.json"
     known = json.loads(file.read_text())["networks"] if file.is_file() else {}
     known.setdefault(name, {}).update(families)
-    head = ["network", "family", "photographs", "maps", "calibration, cpu s", "peak", "inversion, times the walk without maps"]
-    head += ["times a forward and VJP", *SHOWN.values()]
+    head = ["network", "family", "photographs", "maps", "calibration, cpu s", "peak"]
+    head += ["inversion, times the walk without maps", "times a forward and VJP", *SHOWN.values()]
     rows = [row(network, label, entry) for network, own in known.items() for label, entry in own.items()]
     write("sizes", {"networks": known}, table(head, rows))
 
