@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -95,6 +96,21 @@ def test_a_folder_is_a_source(published: Path, tmp_path: Path) -> None:
     check_same(pulled)
     assert pull(str(published), tmp_path / "copy") == tmp_path / "copy"
     check_same(sgfi.load(tmp_path / "copy", captured("chain")))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_part_without_its_lengths_still_loads(kept: int, tmp_path: Path) -> None:
+    """Lengths belong to targets: a part may have none of them, and is then of the format that has none."""
+    target, deep = shallow(), family().target
+    fitted = family().plan.toward(target).fitted
+    lengths = {deep: dict.fromkeys(family().plan.fitted, 1.1)}
+    lengths |= {target: dict.fromkeys(fitted, 1.2)} if kept else {}
+    publish(replace(family(), lengths=lengths), tmp_path / "out", LICENCES)
+    part = sgfi.load(pull(tmp_path / "out", tmp_path / "part", target=target), captured("chain"))
+    assert list(part.lengths) == [target] * kept
+    x = tiny("chain").inputs(2, seed=9)
+    expected = sgfi.invert(family(), x, target).value * (1.2 if kept else 1.0)
+    torch.testing.assert_close(sgfi.invert(part, x).value, expected)
 
 
 def test_a_file_server_is_a_source_and_is_asked_for_what_a_target_needs(server: Server, tmp_path: Path) -> None:

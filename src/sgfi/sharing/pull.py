@@ -22,7 +22,7 @@ from sgfi.inputs.models import parse_spec, reload_model
 from sgfi.sharing.sources import FamilySource, Unreachable, source_named
 from sgfi.storage import read_manifest, record_of
 from sgfi.storage.files import MANIFEST, check_file, is_map_folder, new_folder, sha256, write_json
-from sgfi.storage.manifest import LONGEST, sealed
+from sgfi.storage.manifest import LONGEST, format_of, sealed
 
 PUBLISHED = "published.json"
 """Beside a fetched family: where it came from, and the checksum of the manifest there."""
@@ -145,10 +145,12 @@ def reduced(manifest: Mapping[str, Any], target: str | None) -> dict[str, Any]:
     kept = [
         entries[name] if name != target else {**entries[name], "children": []} for name in entries if name in needed
     ]
-    fit = manifest["calibration"]
-    lengths = {name: own for name, own in fit.get("lengths", {}).items() if name in needed}
+    fit = {key: own for key, own in manifest["calibration"].items() if key != "lengths"}
+    lengths = {name: own for name, own in manifest["calibration"].get("lengths", {}).items() if name in needed}
+    precision, tangents = manifest.get("precision", "full"), "mean" in fit
     return {
         **manifest,
+        "format": format_of(precision, tangents=tangents, lengths=bool(lengths)),
         "plan": {**plan, "target": target, "boundaries": kept},
         "files": {name: entry for name, entry in manifest["files"].items() if name in needed - {target}},
         "calibration": {
