@@ -142,6 +142,13 @@ def test_weights_that_change_where_they_are_kept_are_seen(net: Net, inputs: list
         sgfi.invert(family, inputs[0])
 
 
+def test_a_layer_that_is_used_twice_is_the_same_layer(tmp_path: Path) -> None:
+    layer, x = nn.Linear(4, 4), torch.randn(3, 4)
+    model = nn.Sequential(layer, nn.Tanh(), layer).eval()
+    whole, away = (sgfi.capture(each, x) for each in (model, offloaded(model, "memory", tmp_path)))
+    assert whole.fingerprint == away.fingerprint and len(whole.constants) == len(away.constants) == 2
+
+
 def test_a_language_model_that_device_map_spreads(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     sizes = {"hidden_size": 16, "intermediate_size": 32, "vocab_size": 40, "num_hidden_layers": 3}

@@ -50,7 +50,9 @@ class Homes(Mapping[str, Tensor]):
 def homes(model: nn.Module, device: torch.device) -> Homes:
     """The weights that are not on the device, by qualified name; none of a model without hooks."""
     fetch: dict[str, Fetch] = {}
-    hooked = [(path, module, hook) for path, module in model.named_modules() for hook in _hooks(module)]
+    hooked = [
+        (path, module, hook) for path, module in model.named_modules(remove_duplicate=False) for hook in _hooks(module)
+    ]
     for path, module, hook in hooked:
         if hook.offload and hook.weights_map is not None:
             for name, _ in _own_tensors(module, hook.place_submodules):
