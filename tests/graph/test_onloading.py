@@ -146,7 +146,7 @@ def test_a_layer_that_is_used_twice_is_the_same_layer(tmp_path: Path) -> None:
     layer, x = nn.Linear(4, 4), torch.randn(3, 4)
     model = nn.Sequential(layer, nn.Tanh(), layer).eval()
     whole, away = (sgfi.capture(each, x) for each in (model, offloaded(model, "memory", tmp_path)))
-    assert whole.fingerprint == away.fingerprint and len(whole.constants) == len(away.constants) == 2
+    assert whole.fingerprint == away.fingerprint and whole.constants.keys() == away.constants.keys()
 
 
 def test_a_language_model_that_device_map_spreads(tmp_path: Path) -> None:
