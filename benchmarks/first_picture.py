@@ -53,17 +53,27 @@ def main() -> None:
         threading.Thread(target=with_server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{with_server.server_address[1]}/maps"
         clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or given.python}
+        clean["XDG_CACHE_HOME"] = str(folder / "home")
         picture = RESULTS / "first_picture.png"
         command = [python, "-c", VISITOR, address, str(folder / "cache"), str(picture)]
-        done = subprocess.run(command, capture_output=True, text=True, env=clean, cwd=folder, check=False)
+        visit = partial(subprocess.run, command, capture_output=True, text=True, env=clean, cwd=folder, check=False)
+        visits = {"first": visit(), "again, in a new process": visit()}
         with_server.shutdown()
-    if done.returncode:
-        sys.exit(done.stderr)
-    taken = json.loads(done.stdout.splitlines()[-1])
-    head = ["environment", "maps", *(f"{name}, s" for name in taken)]
-    row: list[Any] = ["given" if given.python else f"fresh, {installed:.0f} s to install", f"{size / 2**20:.1f} MiB"]
-    facts = {"bytes": size, "install_seconds": installed, "fresh": not given.python, "seconds": taken}
-    write("first_picture", facts, table(head, [[*row, *taken.values()]]))
+    for done in visits.values():
+        if done.returncode:
+            sys.exit(done.stderr)
+    taken = {name: json.loads(done.stdout.splitlines()[-1]) for name, done in visits.items()}
+    environment = "given" if given.python else f"fresh, {installed:.0f} s to install"
+    head = ["environment", "maps", "visit", *(f"{name}, s" for name in taken["first"])]
+    rows: list[list[Any]] = [
+        [environment, f"{size / 2**20:.1f} MiB", name, *seconds.values()] for name, seconds in taken.items()
+    ]
+    facts = {"bytes": size, "install_seconds": installed, "fresh": not given.python}
+    write(
+        "first_picture",
+        facts | {"seconds": taken["first"], "again": taken["again, in a new process"]},
+        table(head, rows),
+    )
 
 
 class Quiet(SimpleHTTPRequestHandler):

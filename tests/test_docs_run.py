@@ -162,6 +162,7 @@ lm, tokenizer, text, x = loaded.model.lm, loaded.tokenizer, Path("wiki.txt").rea
 """,
     ("method.md", "family = sgfi.calibrate(plan, batches, children"): RESNET18,
     ("scaling.md", "plan = sgfi.plan(graph, size="): RESNET18,
+    ("scaling.md", "import accelerate"): "import copy\nmodel, x = copy.deepcopy(model), batches[0]",
     ("scaling.md", "sgfi.save(family"): 'family = sgfi.load("maps/resnet18", model)',
     (
         "scaling.md",

@@ -1,4 +1,7 @@
-"""Run by torchrun in tests/calibration/test_processes.py: ``two_processes.py FOLDER MODE...``."""
+"""Run by torchrun in tests/calibration/test_processes.py: ``two_processes.py FOLDER MODE...``.
+
+``MODE:RANK`` kills the process of that rank once, after the first finished node; the next run of it lives.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +53,24 @@ def calibrate(mode: str, data: Any = None, **more: Any) -> sgfi.MapFamily:
 
 
 class Mortal:
-    """Batches by index; the process is killed at the first one it reads after a node was finished."""
+    """Batches by index; the process is killed at the first one it reads after a node was finished, once."""
 
     def __init__(self, note: Path) -> None:
-        self.data, self.note = batches(), note
+        self.data, self.note, self.killed = batches(), note, killed_once(note.parent)
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __getitem__(self, index: int) -> Tensor:
-        if self.note.exists() and json.loads(self.note.read_text())["nodes"]:
+        if not self.killed.exists() and self.note.exists() and json.loads(self.note.read_text())["nodes"]:
+            self.killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return self.data[index]
+
+
+def killed_once(checkpoint: Path) -> Path:
+    """A file beside the checkpoint folder, there once a process was killed."""
+    return checkpoint.with_name(f"{checkpoint.name}.killed")
 
 
 def main(folder: Path, modes: list[str]) -> None:

@@ -200,12 +200,3 @@ def test_missing_and_misshapen_side_inputs_are_named() -> None:
         )
     with pytest.raises(QueryError, match="'scale' too"):
         graph.split({**inputs, "scale": 1.0})
-
-
-def test_a_model_spread_by_device_map_is_refused() -> None:
-    accelerate = pytest.importorskip("accelerate")
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)).eval()
-    spread = accelerate.cpu_offload(model, execution_device="cpu")
-    spread.hf_device_map = {"0": "cpu", "1": "disk"}
-    with pytest.raises(CaptureError, match="spreads over cpu, disk"):
-        sgfi.capture(spread, torch.randn(2, 4))

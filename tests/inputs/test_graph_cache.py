@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import save_file
 
 import sgfi
+from sgfi.errors import DataError
 from sgfi.inputs import graph_cache
-from sgfi.inputs.graph_cache import cache_folder, captured_model
-from sgfi.inputs.models import load_model
+from sgfi.inputs.graph_cache import cache_folder, captured_model, recorded_graph
+from sgfi.inputs.models import load_model, reload_model
 
 SPEC = "torchvision:squeezenet1_1"
 
@@ -49,6 +50,21 @@ def test_the_second_call_builds_and_traces_nothing(
     monkeypatch.setattr(graph_cache, "KEPT", 1)
     captured_model(SPEC, "none", 48, True, ())
     assert len(list(folder.iterdir())) == 2  # one graph and its record
+
+
+def test_a_recorded_model_is_captured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = load_model(SPEC, "none", size=32).provenance
+    graph = recorded_graph(record, ["features.0"])
+    loaded = reload_model(record)
+    assert graph.fingerprint == sgfi.capture(loaded.model, loaded.example).fingerprint
+    with monkeypatch.context() as patch:
+        for name in ("load_model", "reload_model", "capture"):
+            patch.setattr(graph_cache, name, lambda *_, **__: pytest.fail("built again"))
+        assert recorded_graph(record, ["features.0"]).fingerprint == graph.fingerprint
+    broad = {**record, "input_shape": [3, 32, 48], "preprocessing": {**record["preprocessing"], "size": [32, 48]}}
+    assert recorded_graph(broad).input.shape == (None, 3, 32, 48)  # not kept: built from its record
+    with pytest.raises(DataError, match="a record without 'weights'"):
+        recorded_graph({**record, "weights": None})
 
 
 def test_downloads_files_of_code_and_token_models_are_not_kept(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,8 +15,13 @@ from PIL import Image
 
 import sgfi
 from sgfi.errors import DataError, SgfiError, StoreError
+from sgfi.evaluation.quality import quality
+from sgfi.evaluation.selectivity import compare
+from sgfi.evaluation.trust import trust
 from sgfi.sharing import Licences, publish, pull, push_to_hub
+from sgfi.sharing.card import active_channels
 from sgfi.sharing.pull import StaleCopy
+from sgfi.storage import read_manifest
 from sgfi.storage.manifest import sealed
 from tests.analytic import captured, tiny
 from tests.sharing.serving import Files, Handler, HubHandler, Server, commit_of, serving
@@ -74,16 +80,80 @@ def test_the_card_says_what_it_is(published: Path) -> None:
         "picture.png", "Means over 4 inputs", "## Limits", family().fingerprint[:16], f"`{family().target}`",
     ):  # fmt: skip
         assert words in card, words
-    rows = re.findall(r"^\| `(\S+)` \| (-?\d\.\d\d) \| (\d\.\d\d) \| (\d\.\d\d) \|", card, re.MULTILINE)
-    assert [row[0] for row in rows] == list(family().targets)
-    x = tiny("chain").inputs(4, seed=5)
-    cosine = torch.cosine_similarity(sgfi.invert(family(), x).value.flatten(1), x.flatten(1)).mean()
-    assert float(rows[-1][1]) == pytest.approx(float(cosine), abs=0.006)
+    x, targets = tiny("chain").inputs(4, seed=5), list(family().targets)
+    aligned, controlled, selective = (rows_of(card, head) for head in ("pixel cosine", "random", "likeness"))
+    assert [row[0] for row in aligned] == [row[0] for row in controlled] == [row[0] for row in selective] == targets
+    value = sgfi.invert(family(), x).value
+    cosine = torch.cosine_similarity(value.flatten(1), x.flatten(1)).mean()
+    error = ((value - x).flatten(1).norm(dim=1) / x.flatten(1).norm(dim=1)).mean()
+    assert [float(number) for number in aligned[-1][1:]] == pytest.approx([float(cosine), float(error)], abs=0.006)
+    channels = family().node(targets[-1]).channels
+    assert active_channels(family(), x, targets[-1]) == list(range(channels))
+    checked = trust(family(), x, sgfi.Query(targets[-1], [channels // 2]))
+    expected = [float(score.abs().mean()) for score in (checked.random, checked.swapped, checked.neighbours)]
+    assert [float(number) for number in controlled[-1][1:]] == pytest.approx(expected, abs=0.006)
+    queries = [sgfi.Query(targets[-1], [channel]) for channel in range(channels)]  # fewer than eight: all of them
+    beside = compare(family(), x, queries)
+    assert [float(number) for number in selective[-1][1:3]] == pytest.approx(
+        [float(beside[key].mean()) for key in ("likeness", "excites_itself")], abs=0.006
+    )
+    assert selective[-1][3] == f"1 in {channels}"
+
+
+def rows_of(card: str, head: str) -> list[list[str]]:
+    """The body of the table whose second column is called so."""
+    table = re.search(rf"^\| \w+ \| {head} \|.*\n\|[ |-]+\|\n((?:\|.*\n)+)", card, re.MULTILINE)
+    assert table is not None, head
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table.group(1).splitlines()]
+
+
+def test_the_card_has_what_calibration_recorded(published: Path, tmp_path: Path) -> None:
+    card = (published / "README.md").read_text()
+    assert "Not measured: errors of the nodes on unseen samples" in card and "Learning curve" in card
+    missed = family().curve["missed"]
+    rows = rows_of(card, f"`{next(iter(missed))}`")
+    assert [int(row[0]) for row in rows] == family().curve["samples"]
+    assert [float(number) for number in rows[-1][1:]] == pytest.approx([own[-1] for own in missed.values()], abs=0.006)
+    model = tiny("chain")
+    plan = sgfi.plan(captured("chain"), model.target, list(model.boundaries), axes=model.channel_axis)
+    chosen = sgfi.calibrate(plan, [model.inputs(12)], ridge="auto", children="cross-fitted", progress=False)
+    bare = publish(replace(chosen, curve={}), tmp_path / "out", LICENCES)
+    card = (bare / "README.md").read_text()
+    assert "Not measured: a learning curve" in card
+    nodes = quality(read_manifest(bare))
+    shown = [[node.name, f"{node.seen:.2f}", f"{node.unseen[-1]:.2f}"] for node in nodes]
+    assert rows_of(card, "seen") == shown
+
+
+def test_held_out_pictures_are_drawn_where_that_is_asked_for(tmp_path: Path) -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Tanh(), torch.nn.Conv2d(4, 1, 3)).eval()
+    x = torch.rand(6, 3, 8, 8)
+    small = sgfi.calibrate(sgfi.plan(sgfi.capture(model, x), "2", ["0"]), [x], progress=False)
+    folder = publish(small, tmp_path / "out", LICENCES, held_out=x[:2], picture="drawn")
+    card = (folder / "README.md").read_text()
+    assert "(picture.png)" in card
+    with Image.open(folder / "picture.png") as picture:
+        assert min(picture.size) > 100 and len(picture.getcolors(1 << 20) or "") > 100
+    assert rows_of(card, "likeness")[-1][1:3] == ["not measured"] * 2  # one channel
+    quiet = publish(small, tmp_path / "quiet", LICENCES, held_out=x[:2])
+    assert "No picture was given" in (quiet / "README.md").read_text() and not [*quiet.glob("*.png")]
+    with pytest.raises(StoreError, match="held-out pictures"):
+        publish(small, tmp_path / "none", LICENCES, picture="drawn")
+
+
+def test_a_dead_channel_is_not_asked_about() -> None:
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.Conv2d(4, 2, 3)).eval()
+    with torch.no_grad():
+        model[0].bias[2] = -100.0
+    x = torch.rand(6, 3, 8, 8)
+    small = sgfi.calibrate(sgfi.plan(sgfi.capture(model, x), "2", ["1"]), [x], progress=False)
+    assert 2 not in active_channels(small, x, "1") and active_channels(small, x, "2") == [0, 1]
 
 
 def test_a_card_without_held_out_inputs_says_so(tmp_path: Path) -> None:
     folder = publish(family(), tmp_path / "out", LICENCES)
-    assert "Not measured" in (folder / "README.md").read_text()
+    card = (folder / "README.md").read_text()
+    assert "Not measured: no held-out inputs" in card and "picture.png" not in card
     with pytest.raises(StoreError, match="does not exist yet"):
         publish(family(), folder, LICENCES)
     with pytest.raises(StoreError, match="licence of the data"):
@@ -95,6 +165,21 @@ def test_a_folder_is_a_source(published: Path, tmp_path: Path) -> None:
     check_same(pulled)
     assert pull(str(published), tmp_path / "copy") == tmp_path / "copy"
     check_same(sgfi.load(tmp_path / "copy", captured("chain")))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_part_without_its_lengths_still_loads(kept: int, tmp_path: Path) -> None:
+    """Lengths belong to targets: a part may have none of them, and is then of the format that has none."""
+    target, deep = shallow(), family().target
+    fitted = family().plan.toward(target).fitted
+    lengths = {deep: dict.fromkeys(family().plan.fitted, 1.1)}
+    lengths |= {target: dict.fromkeys(fitted, 1.2)} if kept else {}
+    publish(replace(family(), lengths=lengths), tmp_path / "out", LICENCES)
+    part = sgfi.load(pull(tmp_path / "out", tmp_path / "part", target=target), captured("chain"))
+    assert list(part.lengths) == [target] * kept
+    x = tiny("chain").inputs(2, seed=9)
+    expected = sgfi.invert(family(), x, target).value * (1.2 if kept else 1.0)
+    torch.testing.assert_close(sgfi.invert(part, x).value, expected)
 
 
 def test_a_file_server_is_a_source_and_is_asked_for_what_a_target_needs(server: Server, tmp_path: Path) -> None:

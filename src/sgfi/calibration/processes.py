@@ -9,9 +9,10 @@ from __future__ import annotations
 import atexit
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -21,6 +22,10 @@ from sgfi.errors import CalibrationError
 from sgfi.spectral import Moments, SharedGain, Solution
 
 T = TypeVar("T")
+PORT = "sgfi/port"
+"""Key in torchrun's store: where rank zero listens."""
+JOINING, PAUSE = 600.0, 0.5
+"""Seconds that a process waits for rank zero, and between two attempts."""
 
 
 def launched() -> bool:
@@ -46,12 +51,47 @@ def join_group(distributed: bool, device: torch.device) -> ProcessGroup:
                 "one process by itself",
                 "Start it with torchrun, or leave distributed=True out.",
             )
+        backend, restartable = "nccl" if device.type == "cuda" else "gloo", _torchrun_shares_its_store()
         with _connected():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+            dist.init_process_group(backend, **(_meeting_point() if restartable else {}))
         atexit.register(leave_group)  # gloo's threads abort a process that ends with its group alive
     if device.type == "cuda":  # where NCCL puts what it makes itself
         torch.cuda.set_device(device)
     return TorchProcessGroup(device)
+
+
+def _torchrun_shares_its_store() -> bool:
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _meeting_point() -> dict[str, Any]:
+    """Rank, size, and a store where the processes of this start of the job leave their addresses.
+
+    The store that torchrun shares with them outlives a restart (``--max-restarts``) and still has the addresses of the
+    processes that died. So it only says where rank zero has a new one. What a dead rank zero said leads nowhere, and is
+    read again until it was replaced.
+    """
+    rank, host = int(os.environ["RANK"]), os.environ["MASTER_ADDR"]
+    shared = dist.TCPStore(host, int(os.environ["MASTER_PORT"]), is_master=False)
+    if not rank:
+        own = dist.TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        shared.set(PORT, str(own.port))
+    else:
+        own = dist.TCPStore(host, _answering_port(shared, host), is_master=False)
+    return {"store": own, "rank": rank, "world_size": int(os.environ["WORLD_SIZE"])}
+
+
+def _answering_port(shared: dist.Store, host: str) -> int:
+    deadline = time.monotonic() + JOINING
+    while True:
+        port = int(shared.get(PORT))
+        try:
+            socket.create_connection((host, port), timeout=PAUSE).close()
+            return port
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"rank zero did not answer at {host}:{port}") from error
+            time.sleep(PAUSE)
 
 
 def leave_group() -> None:

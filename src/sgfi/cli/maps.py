@@ -142,7 +142,12 @@ def push(
         Path | None, typer.Option(help="Inputs the maps were not fitted to: the card's numbers are measured on them.")
     ] = None,
     limit: options.Limit = 16,
-    picture: Annotated[Path | None, typer.Option(help="A .png or .jpg for the card.")] = None,
+    picture: Annotated[
+        str | None,
+        typer.Option(
+            help='A .png or .jpg for the card, or "drawn": three held-out pictures, published too, and their inverses.'
+        ),
+    ] = None,
     precision: Annotated[options.Precision | None, typer.Option(help="Store weights in half or int8.")] = None,
     public: Annotated[bool, typer.Option("--public", help="On the hub: for everybody to see.")] = False,
     model: options.ModelOverride = None,

@@ -43,6 +43,11 @@ class Inspection(Linearisation):
             check_op(call, active, item, self._noise)
         return super()._derive(call, active, item)
 
+    def _keep(self, node: fx.Node, derivative: OpDerivative) -> None:
+        """Where weights are kept elsewhere, no derivative is: it would hold the weights it read."""
+        if self._graph.exported.onload is None:
+            super()._keep(node, derivative)
+
 
 def ends(graph: TensorGraph, outputs: Sequence[str] = ()) -> tuple[str, ...]:
     """The outputs, and every tensor that no other reads."""

@@ -91,6 +91,9 @@ class Linearisation:
     ``frontiers`` maps each source to its children. One pass serves every local map: a local map is all the ops on
     paths from its source to its frontier, also where another boundary lies between them. ``known`` are values of an
     earlier forward at the same ``x``, none of them inside a segment: what only they need is not computed again.
+
+    Where weights are kept elsewhere, several local maps would hold all of them: each is then made when it is asked for,
+    by another forward of its segment, and holds the weights of that one.
     """
 
     def __init__(
@@ -103,7 +106,10 @@ class Linearisation:
     ) -> None:
         self._graph = graph
         self._segments = {source: graph.segment(source, children) for source, children in frontiers.items()}
-        self._readers = Counter(node for segment in self._segments.values() for node in segment.nodes)
+        self._apart: dict[str, Linearisation] | None = {} if graph.exported.onload and len(frontiers) > 1 else None
+        """Where local maps are made apart, those that are open."""
+        together = self._segments.values() if self._apart is None else ()
+        self._readers = Counter(node for segment in together for node in segment.nodes)
         held = {name for segment in self._segments.values() for name in (*segment.outputs, *segment.externals)}
         wanted = tuple(name for name in graph.nodes if name in held | {*frontiers, *keep} and name != "input")
         self._derivatives: dict[fx.Node, OpDerivative] = {}
@@ -135,7 +141,7 @@ class Linearisation:
     ) -> Any:
         """A node's value; on the way, the derivative of an op that a local map needs."""
         if node.name in self._graph.constants:
-            return self._graph.constants[node.name]
+            return self._graph.exported.weight(node.name)
         if node.name in self._graph.exported.sides:
             return self._graph.side_inputs.at(node.name, self._batch)
 
@@ -149,11 +155,11 @@ class Linearisation:
             if owner in self._derivatives:
                 self._derivatives[node] = item_derivative(owner, item)
             elif carries_derivative(node):
-                self._derivatives[node] = self._derive(calls[owner], active, item)
+                self._keep(node, self._derive(calls[owner], active, item))
             return values[owner][item]
         call = OpCall(node, look_up)
         if carries_derivative(node):
-            self._derivatives[node] = self._derive(call, active)
+            self._keep(node, self._derive(call, active))
         elif not isinstance(node.meta.get("val"), Tensor):
             calls[node] = call
             split = split_derivative(call, active.__contains__)
@@ -164,8 +170,13 @@ class Linearisation:
     def _derive(self, call: OpCall, active: set[fx.Node], item: int | None = None) -> OpDerivative:
         return derive(call, active.__contains__, item)
 
+    def _keep(self, node: fx.Node, derivative: OpDerivative) -> None:
+        self._derivatives[node] = derivative
+
     def at(self, source: str) -> LocalMap:
         """The local map of one boundary at this input."""
+        if self._apart is not None:
+            return self._alone(source).at(source)
         segment, tensors = self._segments[source], self._graph.exported.tensors
         outputs, externals = (
             tuple(self.values[name] for name in names) for names in (segment.outputs, segment.externals)
@@ -173,8 +184,23 @@ class Linearisation:
         ends = tuple(tensors[name] for name in segment.outputs)
         return LocalMap(segment, self.values[source], outputs, externals, tensors[source], ends, self._derivatives)
 
+    def _alone(self, source: str) -> Linearisation:
+        """One local map at the same point."""
+        assert self._apart is not None
+        if source not in self._apart:
+            segment = self._segments[source]
+            known = {name: self.values[name] for name in (source, *segment.externals)}
+            x = self.values["input"]
+            self._apart[source] = Linearisation(self._graph, {source: segment.outputs}, x, known=known)
+        return self._apart[source]
+
     def release(self, source: str) -> None:
         """Free what a local map keeps, once its last derivative is taken."""
+        if self._apart is not None:
+            alone = self._apart.pop(source, None)
+            if alone is not None:
+                alone.release(source)
+            return
         for node in self._segments.pop(source).nodes:
             self._readers[node] -= 1
             if not self._readers[node]:

@@ -7,7 +7,7 @@ derivative of the function, and an exported graph no longer shows them all.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -42,25 +42,12 @@ def check_own_backward(graph: TensorGraph, model: nn.Module, how: Arguments, loc
         outputs = _run(model, how, local.source.clone().requires_grad_())
     except Exception:  # a model that takes several samples only, say
         return False
-    names = [graph.exported.names.get(node) if node is not None else None for node in graph.exported.outputs]
     ours = dict(zip(local.segment.outputs, local.outputs, strict=True))
-    if len(names) != len(outputs.leaves):
+    pairs = _pairs(graph, ours, outputs.leaves)
+    if pairs is None:
         return False
-    tensors = graph.exported.tensors
-    pairs = {
-        name: _in_front(tensors[name], leaf) for name, leaf in zip(names, outputs.leaves, strict=True) if name in ours
-    }
-    if any(leaf.shape != ours[name].shape for name, leaf in pairs.items()):
-        return False  # a squeeze that takes the batch axis of one sample
     exact = local.source.dtype == torch.float64
-    for name, leaf in pairs.items():
-        error = _distance(ours[name], leaf.detach())
-        if error > (1e-6 if exact else 1e-2):
-            raise CaptureError(
-                "a model that computes the same when it is traced",
-                f"{name!r} differs by {error:.2g}, relative",
-                "Look for a forward that depends on anything but its arguments and weights.",
-            )
+    _check_values(ours, pairs)
     noise = Noise()
     cotangents = {name: noise.like(value) if name in pairs else torch.zeros_like(value) for name, value in ours.items()}
     pulled = local.vjp(list(cotangents.values()))
@@ -76,6 +63,37 @@ def check_own_backward(graph: TensorGraph, model: nn.Module, how: Arguments, loc
             "that derivative in spite of it.",
         )
     return True
+
+
+def check_own_forward(graph: TensorGraph, model: nn.Module, how: Arguments, ours: Mapping[str, Tensor]) -> None:
+    """Values of the captured graph against the model's own, which may fetch its weights as it goes."""
+    if any(is_random(node) for node in graph.exported.graph.nodes):
+        return
+    with torch.no_grad(), torch.random.fork_rng(devices=[]), derivable_kernels, unchanged(model):
+        leaves = tree_leaves(Call(model, how)(how.x, *(how.sides or {}).values()))
+    _check_values(ours, _pairs(graph, ours, leaves) or {})
+
+
+def _pairs(graph: TensorGraph, ours: Mapping[str, Tensor], leaves: Sequence[Any]) -> dict[str, Tensor] | None:
+    """What the model returned, by the name of the tensor it is; ``None`` where it does not take one sample."""
+    names = [graph.exported.names.get(node) if node is not None else None for node in graph.exported.outputs]
+    if len(names) != len(leaves):
+        return None
+    tensors = graph.exported.tensors
+    returned = {name: leaf for name, leaf in zip(names, leaves, strict=True) if name is not None and name in ours}
+    pairs = {name: _in_front(tensors[name], leaf) for name, leaf in returned.items()}
+    return None if any(leaf.shape != ours[name].shape for name, leaf in pairs.items()) else pairs
+
+
+def _check_values(ours: Mapping[str, Tensor], pairs: Mapping[str, Tensor]) -> None:
+    for name, leaf in pairs.items():
+        error = _distance(ours[name], leaf.detach())
+        if error > (1e-6 if leaf.dtype == torch.float64 else 1e-2):
+            raise CaptureError(
+                "a model that computes the same when it is traced",
+                f"{name!r} differs by {error:.2g}, relative",
+                "Look for a forward that depends on anything but its arguments and weights.",
+            )
 
 
 def _in_front(node: fx.Node, leaf: Tensor) -> Tensor:

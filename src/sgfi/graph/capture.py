@@ -19,6 +19,7 @@ from sgfi.graph.attention import OPENED
 from sgfi.graph.export import exported_program
 from sgfi.graph.layout import batch_first
 from sgfi.graph.libraries import with_library_names
+from sgfi.graph.onloading import homes, stand_in
 from sgfi.graph.programs import Exported, full_precision
 from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
 from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, made_by, op_name, parents, value
@@ -55,30 +56,35 @@ def trace(model: nn.Module, how: Arguments, attention: str = "fused") -> TensorG
 
 
 def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
-    program, wrapped = exported_program(model, how, OPENED if attention == "open" else {})
+    device, table = how.x.device, OPENED if attention == "open" else {}
+    elsewhere = homes(model, device)
+    program, wrapped = exported_program(stand_in(model, device) if elsewhere else model, how, table)
     source, *sides = _input_placeholders(program)
     if any((how.axes or {}).values()):
         batch_first(program.graph, source)
     tensors = _differentiable(program.graph, source)
     nodes = _nodes(program.graph, source, tensors)
     _check_nodes(nodes)
+    constants, names_of = _constants(program), _weight_names(program)
+    kept = elsewhere.renamed({key: names_of[key].removeprefix("model." * wrapped) for key in constants}, constants)
     graph = TensorGraph(
         nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
-        device=how.x.device,
+        device=device,
         exported=Exported(
             program.graph,
             dict(zip((node.name for node in nodes), tensors, strict=True)),
-            _constants(program),
+            kept if elsewhere else constants,
             _outputs(program),
             {side.name: name for side, name in zip(sides, how.sides or {}, strict=True)},
+            device if elsewhere else None,
             _most(program),
         ),
-        weight_names=_weight_names(program),
+        weight_names=names_of,
         bound=tuple(sorted({**(how.fixed or {}), **(how.sides or {})})),
         invert=how.invert,
         wrapped=wrapped,
-        model=weakref.ref(model),
+        model=None if elsewhere else weakref.ref(model),
         example_sides=how.first(1).sides or {},
     )
     _check_independence(graph.bind(graph.example_sides), how.x)
@@ -116,17 +122,13 @@ def _check(model: nn.Module, example: Tensor) -> None:
 
 
 def _check_weights(model: nn.Module, example: Tensor) -> None:
+    elsewhere = homes(model, example.device)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.layout != torch.strided or tensor.is_quantized:
             kind = "quantised" if tensor.is_quantized else str(tensor.layout)
             raise CaptureError("dense floating weights", f"{name!r}, {kind}", "Convert it to a dense float tensor.")
-        spread = sorted({str(device) for device in getattr(model, "hf_device_map", {}).values()})
-        if len(spread) > 1 or (spread and tensor.is_meta):
-            raise CaptureError(
-                "a model in one piece on one device",
-                f"one that device_map spreads over {', '.join(spread)}",
-                "Load it without device_map, then move it: model.to(device).",
-            )
+        if name in elsewhere:
+            continue
         if tensor.device.type == "meta" and example.device.type != "meta":
             raise CaptureError("weights with values", f"{name!r} on the device meta", "Load the weights first.")
         if tensor.device != example.device:

@@ -31,8 +31,14 @@ class Exported:
     """For every leaf of what the model returns, the node that makes it; ``None`` for plain values."""
     sides: Mapping[str, str] = field(default_factory=dict)
     """Names of the side inputs by fx placeholder name."""
+    onload: torch.device | None = None
+    """Where constants are brought when they are read, where they are kept elsewhere."""
     most: int | None = None
     """The largest batch that the graph is the model's own computation for, where the model has such a bound."""
+
+    def weight(self, name: str) -> Tensor:
+        """A constant by placeholder name, on the device."""
+        return self.constants[name] if self.onload is None else self.constants[name].to(self.onload)
 
     def check_batch(self, size: int) -> None:
         """A batch that the model computes in another way is an error."""
@@ -116,7 +122,7 @@ class Program:
     def __init__(
         self, module: fx.GraphModule, exported: Exported, reads: tuple[str, ...] = (), sides: SideInputs | None = None
     ) -> None:
-        self._forward = module.forward
+        self._forward = module.forward if exported.onload is None else Onloading(module, exported).run
         self._module, self._exported = module, exported
         self.reads, self._sides = reads, sides
         """Placeholders of the side inputs that it reads."""
@@ -134,6 +140,17 @@ class Program:
             return self._forward(*inputs, *(self._sides.at(name, len(inputs[0])) for name in self.reads))
 
 
+class Onloading(fx.Interpreter):
+    """A piece run op by op: a weight is fetched when the first op reads it, and let go after the last."""
+
+    def __init__(self, module: fx.GraphModule, exported: Exported) -> None:
+        super().__init__(module)
+        self._exported = exported
+
+    def fetch_attr(self, target: str) -> Tensor:
+        return self._exported.weight(target)
+
+
 def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Program:
     """The computation from ``inputs`` to ``outputs``; everything it needs must follow from the inputs and weights."""
     tensors = exported.tensors
@@ -148,7 +165,8 @@ def extract(exported: Exported, inputs: tuple[str, ...], outputs: tuple[str, ...
         if node in made:
             continue
         if node.name in exported.constants:
-            holder.register_buffer(node.name, exported.constants[node.name], persistent=False)
+            held = exported.constants[node.name] if exported.onload is None else None
+            holder.register_buffer(node.name, held, persistent=False)
             copy = piece.get_attr(node.name)
         elif reads_batch(exported, node):
             copy = piece.call_function(torch.ops.aten.sym_size.int, (made[sources[0]], 0))
@@ -167,7 +185,7 @@ def reads_batch(exported: Exported, node: fx.Node) -> bool:
 
 
 def needed(exported: Exported, sources: set[fx.Node], wanted: list[fx.Node]) -> list[fx.Node]:
-    """The nodes between the sources and the wanted ones, in topological order."""
+    """The nodes between the sources and the wanted ones, in topological order, weights just before their readers."""
     between, stack = set(), list(wanted)
     while stack:
         node = stack.pop()
@@ -176,7 +194,12 @@ def needed(exported: Exported, sources: set[fx.Node], wanted: list[fx.Node]) -> 
         between.add(node)
         if not reads_batch(exported, node):
             stack.extend(node.all_input_nodes)
-    return [node for node in exported.graph.nodes if node in between]
+    order: dict[fx.Node, None] = {}
+    for node in exported.graph.nodes:
+        if node in between and node.name not in exported.constants:
+            order.update(dict.fromkeys(read for read in node.all_input_nodes if read.name in exported.constants))
+            order[node] = None
+    return [node for node in order if node in between]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Captured models kept on disk between calls of the command line.
+"""Captured models kept on disk between calls of the command line and of ``sgfi.from_pretrained``.
 
 A file is found again by what it was made from: the model's name, the contents of its weights file (or the version of
 the package that carries them), the input size, how attention was captured, and the versions and code that captured it.
@@ -25,8 +25,8 @@ from sgfi.derivatives import capture
 from sgfi.errors import StoreError
 from sgfi.graph import TensorGraph
 from sgfi.graph.axes import AXIS_RULES
-from sgfi.inputs.loaded import LoadedModel
-from sgfi.inputs.models import LIBRARY_WEIGHTS, load_model, parse_spec
+from sgfi.inputs.loaded import LoadedModel, Provenance
+from sgfi.inputs.models import LIBRARY_WEIGHTS, check_record, load_model, parse_spec, reload_model
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.storage.files import sha256
 from sgfi.storage.graphs import UnstorableGraph, load_graph, save_graph
@@ -61,6 +61,19 @@ def captured_model(
         if all(name in entry[1].nodes for name in wanted):
             return entry
     return entries[0]
+
+
+def recorded_graph(record: Provenance, names: Iterable[str] = ()) -> TensorGraph:
+    """The graph of :attr:`LoadedModel.provenance`, from the cache where it is there; it has the names, if one does."""
+    check_record(record)
+    spec, weights, strict, shape = (record[key] for key in ("spec", "weights", "strict", "input_shape"))
+    square = record.get("preprocessing") is not None and len(shape) == 3 and shape[-1] == shape[-2]
+    if square and _keys(spec, weights, shape[-1], strict) is not None:
+        graph = captured_model(spec, weights, shape[-1], strict, names)[1]
+        if graph is not None and list(graph.input.shape[1:]) == list(shape):
+            return graph
+    loaded = reload_model(record)
+    return capture(loaded.model, loaded.example)
 
 
 def cache_folder() -> Path:

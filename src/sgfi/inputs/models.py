@@ -46,19 +46,25 @@ def reload_model(record: Provenance) -> LoadedModel:
 
     Files are named as they were when the maps were made, so from another folder they must be named again.
     """
+    check_record(record)
+    given = record.get("preprocessing")
+    prepared = None if given is None else Preprocessing.from_dict(given)
+    shape = tuple(record["input_shape"])
+    loaded = load_model(record["spec"], record["weights"], strict=record["strict"])
+    if prepared is not None and shape[-2:] != loaded.input_shape[-2:]:
+        resize_model(loaded.model, prepared.size)
+    return replace(loaded, input_shape=shape, preprocessing=prepared)
+
+
+def check_record(record: Provenance) -> None:
+    """A record is whole, and the files that it names are there."""
     kinds: dict[str, type] = {"spec": str, "weights": str, "strict": bool, "input_shape": list}
     odd = [key for key, kind in kinds.items() if not isinstance(record.get(key), kind)]
     given = record.get("preprocessing")
     if odd or not isinstance(given, (dict, type(None))):
         got = f"a record without {odd[0]!r}" if odd else "a record whose preprocessing is no mapping"
         raise DataError("a record of how the model was built", got, "Name the model with --model.")
-    prepared = None if given is None else Preprocessing.from_dict(given)
-    shape = tuple(record["input_shape"])
     _check_files(record["spec"], record["weights"])
-    loaded = load_model(record["spec"], record["weights"], strict=record["strict"])
-    if prepared is not None and shape[-2:] != loaded.input_shape[-2:]:
-        resize_model(loaded.model, prepared.size)
-    return replace(loaded, input_shape=shape, preprocessing=prepared)
 
 
 def describe_weights(record: Provenance) -> str:

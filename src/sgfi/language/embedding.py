@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from sgfi.errors import CaptureError
+from sgfi.graph.onloading import copied
 from sgfi.graph.wrappers import unwrapped
 
 
@@ -76,10 +77,10 @@ def _shortened(lm: nn.Module, layers: int) -> nn.Module:
     name, blocks = block_list(lm)
     if not 1 <= layers <= len(blocks):
         raise CaptureError(f"1 to {len(blocks)} layers", str(layers), "Choose fewer layers.")
-    short = copy.copy(lm)
+    short = copied(lm)
     parent = short
     for attribute in name.split(".")[:-1]:
-        child = copy.copy(getattr(parent, attribute))
+        child = copied(getattr(parent, attribute))
         parent._modules = {**parent._modules, attribute: child}
         parent = child
     kept = nn.ModuleList(blocks[:layers])

@@ -18,11 +18,12 @@ from typing import Any
 
 import sgfi
 from sgfi.errors import DataError, StoreError
-from sgfi.inputs.models import parse_spec, reload_model
+from sgfi.inputs.graph_cache import recorded_graph
+from sgfi.inputs.models import parse_spec
 from sgfi.sharing.sources import FamilySource, Unreachable, source_named
 from sgfi.storage import read_manifest, record_of
 from sgfi.storage.files import MANIFEST, check_file, is_map_folder, new_folder, sha256, write_json
-from sgfi.storage.manifest import LONGEST, sealed
+from sgfi.storage.manifest import LONGEST, format_of, sealed
 
 PUBLISHED = "published.json"
 """Beside a fetched family: where it came from, and the checksum of the manifest there."""
@@ -49,10 +50,7 @@ def from_pretrained(
     and uses what was fetched earlier. ``options`` go to :func:`sgfi.load`.
     """
     folder = pull(source, target=target, cache=cache, offline=offline)
-    if model is None:
-        loaded = _named_model(folder)
-        model = sgfi.capture(loaded.model, loaded.example)
-    return sgfi.load(folder, model, **options)
+    return sgfi.load(folder, _named_graph(folder) if model is None else model, **options)
 
 
 def pull(
@@ -145,10 +143,12 @@ def reduced(manifest: Mapping[str, Any], target: str | None) -> dict[str, Any]:
     kept = [
         entries[name] if name != target else {**entries[name], "children": []} for name in entries if name in needed
     ]
-    fit = manifest["calibration"]
-    lengths = {name: own for name, own in fit.get("lengths", {}).items() if name in needed}
+    fit = {key: own for key, own in manifest["calibration"].items() if key != "lengths"}
+    lengths = {name: own for name, own in manifest["calibration"].get("lengths", {}).items() if name in needed}
+    precision, tangents = manifest.get("precision", "full"), "mean" in fit
     return {
         **manifest,
+        "format": format_of(precision, tangents=tangents, lengths=bool(lengths)),
         "plan": {**plan, "target": target, "boundaries": kept},
         "files": {name: entry for name, entry in manifest["files"].items() if name in needed - {target}},
         "calibration": {
@@ -172,13 +172,14 @@ def _upstream(entries: Mapping[str, Mapping[str, Any]], name: str, target: str) 
     return False
 
 
-def _named_model(folder: Path) -> Any:
-    """The model of the manifest; never one that a Python file builds."""
-    record = record_of(read_manifest(folder), "model")
+def _named_graph(folder: Path) -> sgfi.TensorGraph:
+    """Of the model that the manifest names; never one that a Python file builds."""
+    manifest = read_manifest(folder)
+    record = record_of(manifest, "model")
     spec = record.get("spec")
     if not isinstance(spec, str):
         raise DataError("a family that names its model", "none", "Pass the model: from_pretrained(source, model).")
     if parse_spec(spec).scheme == "file":
         todo = "If you have and trust that file, build the model yourself and pass it."
         raise DataError("a model of a library", f"{spec}, a Python file that would be run", todo)
-    return reload_model(record)
+    return recorded_graph(record, [entry["name"] for entry in manifest["plan"]["boundaries"]])

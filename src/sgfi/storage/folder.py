@@ -23,15 +23,7 @@ from sgfi.spectral import PRECISIONS, WienerMap
 from sgfi.storage import files
 from sgfi.storage.files import MANIFEST
 from sgfi.storage.forward import check_forward, forward_record, versions
-from sgfi.storage.manifest import (
-    FORMAT,
-    LENGTH_FORMAT,
-    PACKED_FORMAT,
-    TANGENT_FORMAT,
-    as_folder,
-    read_manifest,
-    sealed,
-)
+from sgfi.storage.manifest import TANGENT_FORMAT, as_folder, format_of, read_manifest, sealed
 
 FFT = "rfftn over coordinate axes in tensor order, last one halved, norm=ortho; vectors untransformed"
 
@@ -132,7 +124,7 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
     graph = family.plan.graph
     known = graph.fingerprint == family.fingerprint  # else the graph no longer is what the maps were fitted on
     return {
-        "format": _format(family, precision),
+        "format": format_of(precision, tangents=family.mean is not None, lengths=bool(family.lengths)),
         "precision": precision,
         "model": model_record(graph, family.fingerprint),
         "plan": family.plan.description,
@@ -153,13 +145,6 @@ def describe(family: MapFamily, entries: Mapping[str, dict], precision: str = "f
         **({"forward": forward_record(graph, family.plan.boundaries)} if known else {}),
         "files": dict(entries),
     }
-
-
-def _format(family: MapFamily, precision: str) -> int:
-    """The lowest whose readers know all that this family has."""
-    if family.lengths:
-        return LENGTH_FORMAT
-    return TANGENT_FORMAT if family.mean is not None else FORMAT if precision == "full" else PACKED_FORMAT
 
 
 def model_record(graph: TensorGraph, fingerprint: str) -> dict[str, Any]:

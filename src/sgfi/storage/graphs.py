@@ -39,8 +39,8 @@ class UnstorableGraph(ValueError):
 
 def save_graph(graph: TensorGraph, file: Path) -> None:
     """One .safetensors file with the graph in its metadata. An :class:`UnstorableGraph` where that cannot be."""
-    if graph.sides or graph.exported.most is not None:
-        raise UnstorableGraph("side inputs, or a bound of the batch")
+    if graph.sides or graph.exported.most is not None or graph.exported.onload is not None:
+        raise UnstorableGraph("side inputs, a bound of the batch, or weights that are kept elsewhere")
     record = {
         "version": VERSION,
         "model_class": graph.model_class,

@@ -172,6 +172,13 @@ def record_of(manifest: Mapping[str, Any], key: str) -> dict[str, Any]:
     return dict(record) if isinstance(record, dict) else {}
 
 
+def format_of(precision: str, *, tangents: bool, lengths: bool) -> int:
+    """The lowest whose readers know all that a family has."""
+    if lengths:
+        return LENGTH_FORMAT
+    return TANGENT_FORMAT if tangents else FORMAT if precision == "full" else PACKED_FORMAT
+
+
 def _check_names(manifest: Mapping[str, Any]) -> None:
     """One file for each fitted node, and children that are boundaries."""
     plan = manifest["plan"]
