@@ -42,7 +42,7 @@ SHOWN = {
 
 @dataclass(frozen=True)
 class Subject:
-    """A network at a size; without real weights only costs are meant."""
+    """A network at a size; without real weights it is fitted to noise, and costs are all that is measured."""
 
     model: str
     pixels: int
@@ -54,6 +54,13 @@ class Subject:
         from sgfi.inputs.models import load_model
 
         return load_model(f"torchvision:{self.model}", weights="none", size=self.pixels)
+
+    def inputs(self, loaded: Any, count: int, held_out: int) -> tuple[Tensor, Tensor]:
+        """To fit to, and held out."""
+        if self.real:
+            return photographs(count, held_out, loaded.preprocessing)
+        noise = torch.randn(count + held_out, *loaded.example.shape[1:], generator=torch.Generator().manual_seed(0))
+        return noise[:count], noise[count:]
 
 
 NETWORKS = {
@@ -97,14 +104,14 @@ def main() -> None:
     options.add_argument("--preset", default="paper")
     options.add_argument("--length", action="store_true")
     options.add_argument("--boundaries", nargs="+", default=["stage"], help="stage stem: also those of the stem")
-    options.add_argument("--costs", action="store_true", help="bytes only; always so without real weights")
+    options.add_argument("--costs", action="store_true", help="bytes and a walk without maps only")
     options.add_argument("--growth", action="store_true")
     given = options.parse_args()
     if given.growth:
         growth()
         return
     for name in given.network:
-        if given.costs or not NETWORKS[name].real:
+        if given.costs:
             merge(name, costs(name))
             continue
         for family in given.families:
@@ -120,8 +127,9 @@ def in_own_process(task: Task) -> dict[str, Any]:
 
 def measure(task: Task) -> dict[str, Any]:
     torch.set_num_threads(1)
-    loaded = NETWORKS[task.network].load()
-    fit, held = photographs(task.calibration, task.held_out, loaded.preprocessing)
+    subject = NETWORKS[task.network]
+    loaded = subject.load()
+    fit, held = subject.inputs(loaded, task.calibration, task.held_out)
     batches = list(fit.split(16))
     graph = sgfi.capture(loaded.model, fit[:2])
     before, cpu, wall = peak(), time.process_time(), time.perf_counter()
@@ -144,7 +152,7 @@ def measure(task: Task) -> dict[str, Any]:
             name: [plan.boundary[name].partition.count, plan.boundary[name].operator.name] for name in plan.fitted
         },
         "latency": latency(family, held[:1]),
-        "scores": scores(family, held, fit, loaded.preprocessing, task.images),
+        "scores": scores(family, held, fit, loaded.preprocessing, task.images) if subject.real else {},
     }
 
 
