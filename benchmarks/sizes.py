@@ -86,11 +86,13 @@ class Task:
     preset: str
     length: bool
     boundaries: tuple[str, ...]
+    children: str | None
 
     @property
     def label(self) -> str:
         """The family and what of it is not the paper's."""
         extra = [part for part in self.boundaries if part != "stage"] + ["lengths"] * self.length
+        extra += [f"{self.children} children"] * bool(self.children)
         return ", ".join([self.family, *extra, *[self.preset] * (self.preset != "paper")])
 
 
@@ -104,6 +106,7 @@ def main() -> None:
     options.add_argument("--preset", default="paper")
     options.add_argument("--length", action="store_true")
     options.add_argument("--boundaries", nargs="+", default=["stage"], help="stage stem: also those of the stem")
+    options.add_argument("--children", choices=("true", "online"), help="in place of the preset's")
     options.add_argument("--costs", action="store_true", help="bytes and a walk without maps only")
     options.add_argument("--growth", action="store_true")
     given = options.parse_args()
@@ -116,7 +119,7 @@ def main() -> None:
             continue
         for family in given.families:
             counts = given.calibration, given.held_out, given.images
-            task = Task(name, family, *counts, given.preset, given.length, tuple(given.boundaries))
+            task = Task(name, family, *counts, given.preset, given.length, tuple(given.boundaries), given.children)
             merge(name, {task.label: in_own_process(task)})
 
 
@@ -138,7 +141,8 @@ def measure(task: Task) -> dict[str, Any]:
     if size == "chosen":
         plan = choose_sizes(plan, batches, budget or None)
     choosing = time.process_time() - cpu
-    family = sgfi.calibrate(plan, batches, preset=task.preset, length=task.length, progress=False)
+    how = {"preset": task.preset, "children": task.children, "length": task.length}
+    family = sgfi.calibrate(plan, batches, progress=False, **how)
     seconds = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "choosing_cpu": choosing}
     return {
         **vars(task),
