@@ -83,7 +83,7 @@ def runs(entry: Entry, results: Mapping[Path, Result]) -> tuple[dict[Path, list[
 
 
 def setup(result: Result, label: str) -> str:
-    """``network 64x64 (1024 / 128)``: input, calibration and evaluated inputs of a variant."""
+    """``network 64x64 (1024 / 128)``: input, calibration and evaluated inputs of a variant, or that it is a plan."""
     about: Mapping[str, Any] = result.variants[label]
     drawn = len(about["evaluation"]["indices"])
     lengths = [
@@ -94,8 +94,12 @@ def setup(result: Result, label: str) -> str:
         if "values" in score
     ]
     size = "x".join(map(str, about["model"]["input_shape"][1:]))
+    named = f"{str(about['model']['spec']).rpartition(':')[2]} {size}"
+    if list(result.tables) == ["storage"]:
+        return f"{named} (the plan alone)"
     counts = f"{len(about['calibration']['indices'])} / {min(drawn, max(lengths, default=drawn))}"
-    return f"{str(about['model']['spec']).rpartition(':')[2]} {size} ({counts})"
+    random = "random weights, " if about["model"]["weights"] == "none" else ""
+    return f"{named} ({random}{counts})"
 
 
 def _row(entry: Entry, results: Mapping[Path, Result], beside: Path) -> list[str]:

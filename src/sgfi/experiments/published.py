@@ -40,7 +40,7 @@ OTHERS = tuple(f", {name}" for name in ESTIMATORS if name != MAPS)
 UNJUDGED = ("seconds", "_ms_", "/lpips")
 """In addresses of what the machine decides, or a trunk of LPIPS that the paper does not name."""
 ROUNDING = 5e-4
-"""What a number without an interval may differ by and still agree: the paper prints three or four digits."""
+"""What a number without an interval may differ by and still agree; or half of the last decimal that is printed."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,11 @@ def published(result: Result) -> Iterator[Published]:
 
 
 def claims(result: Result) -> list[Verdict]:
-    """The claims of the shipped file judged on this result; the result's own where it changed the question."""
-    return [judge(result, claim) for claim in _shipped(result)["claims"] or result.experiment["claims"]]
+    """The claims of the shipped file judged on this result, and the result's own about numbers that it leaves out."""
+    shipped = _shipped(result)["claims"]
+    known = {claim["left"] for claim in shipped}
+    own = [claim for claim in result.experiment["claims"] if claim["left"] not in known]
+    return [judge(result, claim) for claim in (*shipped, *own)]
 
 
 def compared(score: Score, says: str) -> str:
@@ -97,7 +100,8 @@ def compared(score: Score, says: str) -> str:
     low, high = score.get("low"), score.get("high")
     if low is not None and high is not None and low <= value <= high:
         return "in our interval"
-    if abs(mean - value) <= ROUNDING:
+    decimals = len(begins[1].partition(".")[2]) if "e" not in begins[1] else 0
+    if abs(mean - value) <= max(ROUNDING, 0.5 * 10**-decimals if decimals else 0):
         return "equal"
     return f"{'higher' if mean > value else 'lower'} by {number(abs(mean - value))}"
 
