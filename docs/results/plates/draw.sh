@@ -32,6 +32,7 @@ sgfi coordinates "$work/deit" "$work/photos/pair" --model $networks:deit_tiny_11
 cp "$work/coordinates/queries.png" $here/queries.png
 sgfi atlas "$work/deit" "$work/photos/pair" --model $networks:deit_tiny_112 --kind swap --out $here/swap-deit.png --force
 
-sgfi calibrate pip:smollm2_135m --size 16 --data "$SGFI_ASSETS/text/enwiki_extract_8MB.txt" --partition shared --out "$work/smollm2" $fit
+sgfi calibrate pip:smollm2_135m --size 16 --data "$SGFI_ASSETS/text/enwiki_extract_8MB.txt" --partition shared \
+    --target lm.model.layers.5.self_attn.o_proj --boundaries lm.model.layers.1,lm.model.layers.3 --out "$work/smollm2" $fit
 sgfi contexts "$work/smollm2" --out "$work/contexts.png" --force
 cp "$work/contexts.png" $here/contexts.png
