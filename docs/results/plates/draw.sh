@@ -9,11 +9,6 @@ work=${1:-plates-work}
 fit="--limit 512 --batch-size 32 --force --quiet"
 python $here/photographs.py "$work/photos"
 
-sgfi calibrate $networks:resnet50_v1 --size 96 --data "$photos" --out "$work/resnet50" $fit
-sgfi atlas "$work/resnet50" "$work/photos/many" --model $networks:resnet50_v1 --kind images --limit 24 --out $here/images.png --force
-sgfi atlas "$work/resnet50" "$work/photos/three" --model $networks:resnet50_v1 --kind depth --count 4 --out $here/depths.png --force
-rm -r "$work/resnet50"
-
 small="$networks:resnet18_to_layer3 --size 96 --target layer3.1.add"
 sgfi calibrate $small --data "$photos" --out "$work/full" $fit
 sgfi calibrate $small --data "$photos" --partition shared --out "$work/shared" $fit
@@ -21,6 +16,8 @@ for operator in gamma diagonal diagonal+rank8; do
     sgfi calibrate $small --data "$photos" --operator $operator --out "$work/$operator" $fit
 done
 draw="--model $networks:resnet18_to_layer3 --force"
+sgfi atlas "$work/full" "$work/photos/many" $draw --kind images --limit 24 --out $here/images.png
+sgfi atlas "$work/full" "$work/photos/three" $draw --kind depth --count 4 --out $here/depths.png
 sgfi atlas "$work/full" "$work/photos/pair" $draw --kind swap --out $here/swap.png
 sgfi atlas "$work/full" "$work/photos/pair" $draw --kind interpolation --out $here/interpolation.png
 sgfi atlas "$work/gamma" "$work/photos/three" $draw --kind families --beside "$work/diagonal" \
