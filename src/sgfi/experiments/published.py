@@ -72,7 +72,7 @@ def published(result: Result) -> Iterator[Published]:
             verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
             yield Published(address, score, own[0]["says"], verdict)
         elif 0 < len(matching) <= MOST:
-            says = "; ".join(f"{entry['says']} ({network(entry)})" for entry in matching)
+            says = "; ".join(entry["says"].removesuffix(_about(entry)) + _about(entry) for entry in matching)
             yield Published(address, score, says, ELSEWHERE)
         if matching and (own or len(matching) <= MOST):
             beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
@@ -110,6 +110,10 @@ def network(entry: Mapping[str, Any]) -> str | None:
     """The network that an entry is about: named, or the last word in brackets of what it says."""
     remark = re.search(r"\(([^()]*)\)$", entry["says"])
     return entry.get("network") or (remark[1] if remark and remark[1].split(" to ")[0] in NETWORKS else None)
+
+
+def _about(entry: Mapping[str, Any]) -> str:
+    return f" ({network(entry)})"
 
 
 def specs_of(result: Result, variant: str) -> set[str]:
