@@ -137,7 +137,7 @@ def _counts(known: Iterable[Entry], results: Mapping[Path, Result]) -> str:
         plans += bool(own) and all(PLAN in each for setups in own.values() for each in setups)
     return (
         f"Of {sum(kinds.values())} rows, {kinds['run']} were run on the paper's architecture (mostly with smaller and "
-        f"fewer images, some up to an earlier layer; {plans} as plans, which have nodes and storage, no pictures and no "
+        f"fewer images, some up to an earlier layer; {plans} as plans, which have nodes and storage, no pictures, no "
         f"time), {kinds['stand-in']} on another network in its place, "
         f"{kinds['toy']} on toy models only; {kinds['none']} have nothing to measure."
     )
