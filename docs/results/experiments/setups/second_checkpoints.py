@@ -2,8 +2,8 @@
 
     SGFI_ASSETS=... python docs/results/experiments/setups/second_checkpoints.py FOLDER
 
-``tuned.safetensors``: the published weights trained on for 300 steps on vehicles against animals.
-``trained.safetensors``: another random start, 1,200 steps on the ten classes. Both see the first 4,000 pictures of
+``tuned.safetensors``: the published weights trained on for 200 steps on vehicles against animals.
+``trained.safetensors``: another random start, 600 steps on the ten classes. Both see the first 4,000 pictures of
 ``cifar10_test_5000.npz``, shifted and mirrored; the accuracy on the last 1,000 is printed.
 """
 
@@ -58,9 +58,9 @@ def main(folder: Path) -> None:
     torch.manual_seed(0)
     tuned, trained = networks.resnet20_cifar10(), networks.resnet20_random()
     print("published, ten classes:", accuracy(tuned.eval(), x[4000:], labels[4000:]))
-    train(tuned, x[:4000], kinds[:4000], 300, 0.02)
+    train(tuned, x[:4000], kinds[:4000], 200, 0.02)
     print("tuned, vehicles or animals:", accuracy(tuned, x[4000:], kinds[4000:]))
-    train(trained, x[:4000], labels[:4000], 1200, 0.1)
+    train(trained, x[:4000], labels[:4000], 600, 0.1)
     print("trained, ten classes:", accuracy(trained, x[4000:], labels[4000:]))
     folder.mkdir(parents=True, exist_ok=True)
     save_file(tuned.state_dict(), folder / "tuned.safetensors")
