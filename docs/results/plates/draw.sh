@@ -1,6 +1,7 @@
 #!/bin/sh
 # The plates of this folder: maps with the paper's calibration, pictures from pip packages. From the root of the
-# repository, with sgfi installed and SGFI_ASSETS naming the folder with weights/, images/ and text/.
+# repository, with sgfi installed and SGFI_ASSETS naming the folder with weights/, images/ and text/. Pictures are kept
+# as JPEG.
 set -e
 here=docs/results/plates
 networks=docs/results/experiments/setups/networks.py
@@ -33,3 +34,11 @@ sgfi calibrate pip:smollm2_135m --size 16 --data "$SGFI_ASSETS/text/enwiki_extra
     --target lm.model.layers.5.self_attn.o_proj --boundaries lm.model.layers.1,lm.model.layers.3 --out "$work/smollm2" $fit
 sgfi contexts "$work/smollm2" --out "$work/contexts.png" --force
 cp "$work/contexts.png" $here/contexts.png
+python - $here images depths operators swap interpolation swap-deit queries <<'END'
+import sys
+from PIL import Image
+for name in sys.argv[2:]:
+    with Image.open(f"{sys.argv[1]}/{name}.png") as picture:
+        picture.convert("RGB").save(f"{sys.argv[1]}/{name}.jpg", quality=85)
+END
+rm $here/images.png $here/depths.png $here/operators.png $here/swap.png $here/interpolation.png $here/swap-deit.png $here/queries.png

@@ -69,7 +69,7 @@ def interpolation_strip(
         rows.append([source_cell(point[0], preprocessing) for point in points])
         inverses = [invert(estimator, point, node.name, terminal=state).value for point in points]
         rows.append([_crossed_cell(estimator, value, a, b) for value in inverses])
-    heads = [f"{1 - weight:.2g} A + {weight:.2g} B" for weight in weights]
+    heads = ["A", *(f"{1 - weight:.2g} A + {weight:.2g} B" for weight in weights[1:-1]), "B"]
     labels = ["operating point", "inverse"] * (len(rows) // 2)
     title = f"The target of A at {depth_name(node)} ({shape_name(node)}) while the operating point goes from A to B"
     return draw_grid(Grid(rows, heads, labels, title))
