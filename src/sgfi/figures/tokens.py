@@ -118,7 +118,7 @@ ROW = 0.105
 def context_matrices(parts: Mapping[str, tuple[Any, Sequence[Context]]], title: str = "") -> Figure:
     """Name -> profiles (N, L) and their contexts: one row a context, one column a position, the queried one last."""
     most = max(len(contexts) for _, contexts in parts.values())
-    figure = new_figure(4.1 * len(parts), ROW * most + 1.35)
+    figure = new_figure(4.1 * len(parts), ROW * most + 1.7)
     height = figure.get_figheight()
     for column, (name, (profiles, contexts)) in enumerate(parts.items()):
         left, tall = (column + 0.24) / len(parts), ROW * len(contexts) / height
