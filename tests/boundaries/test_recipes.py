@@ -402,6 +402,15 @@ class OptionA(nn.Module):
         return F.relu(out + x)
 
 
+def test_the_full_dag_of_resnet18_has_the_paper_s_49_nodes_without_its_relus() -> None:
+    graph = capture(tv.resnet18(weights=None).eval(), torch.randn(2, 3, 32, 32))
+    full = sgfi.plan(graph, "layer4.1.add", boundaries="full")
+    relus = [name for name in full.fitted if graph.nodes[name].op == "relu"]
+    assert (len(full.fitted), len(relus)) == (65, 16)
+    rest = [name for name in full.fitted if name not in ("input", *relus)]
+    assert len(sgfi.plan(graph, "layer4.1.add", boundaries=rest).fitted) == 49
+
+
 def test_cifar_resnet_with_option_a_shortcuts() -> None:
     head = [nn.Conv2d(3, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.ReLU()]
     tail = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10)]

@@ -26,6 +26,7 @@ COMMANDS = [
     "calibrate",
     "invert",
     "atlas",
+    "contexts",
     "evaluate",
     "demo",
     "report",
@@ -483,7 +484,9 @@ def test_unreadable_map_folders(sgfi_command, model: str, maps: Path, root: Path
 # atlas
 
 
-@pytest.mark.parametrize("kind", ["depth", "stages", "channels", "groups", "coords", "images"])
+@pytest.mark.parametrize(
+    "kind", ["depth", "stages", "channels", "groups", "coords", "images", "swap", "interpolation", "families"]
+)
 def test_atlas_of_every_kind(on_maps, maps: Path, root: Path, tmp_path: Path, kind: str) -> None:
     out = tmp_path / f"{kind}.png"
     outcome = on_maps("atlas", maps, root / "photos", "--kind", kind, "--out", out, "--limit", 2, "--count", 3)
@@ -495,6 +498,20 @@ def test_atlas_of_chosen_channels_and_cells(on_maps, maps: Path, root: Path, tmp
     for kind, query in (("channels", "add:0-2"), ("coords", "add:1@0,0;7,7")):
         words = ["--kind", kind, "--query", query, "--out", tmp_path / f"{kind}.svg"]
         assert on_maps("atlas", maps, root / "one.png", *words).code == 0
+
+
+def test_atlas_of_several_families_has_a_column_for_each(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
+    words = ["--kind", "families", "--limit", 1, "--out"]
+    assert on_maps("atlas", maps, root / "one.png", *words, tmp_path / "one.svg").code == 0
+    assert on_maps("atlas", maps, root / "one.png", *words, tmp_path / "two.svg", "--beside", maps).code == 0
+    pictures = [(tmp_path / name).read_text().count("<image") for name in ("one.svg", "two.svg")]
+    assert pictures == [2, 3]
+
+
+def test_strips_of_pairs_need_two_images(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:
+    for kind in ("swap", "interpolation"):
+        outcome = on_maps("atlas", maps, root / "one.png", "--kind", kind, "--out", tmp_path / "a.png")
+        assert outcome.code == 5 and "two inputs" in outcome.err, outcome.all
 
 
 def test_atlas_with_an_unknown_target_or_file(on_maps, maps: Path, root: Path, tmp_path: Path) -> None:

@@ -54,3 +54,20 @@ def test_every_position_of_a_shorter_text(maps: Path, tmp_path: Path) -> None:
 def test_wrong_requests(maps: Path, tmp_path: Path, arguments: list[str], code: int) -> None:
     done = RUN.invoke(app, ["tokens", str(maps), *arguments, "--out", str(tmp_path / "a.png")])
     assert done.exit_code == code and not (tmp_path / "a.png").exists()
+
+
+def test_all_controlled_contexts(folder: Path, tmp_path: Path) -> None:
+    out, text = tmp_path / "contexts.png", str(folder / "text.txt")
+    settings = ["--size", "16", "--limit", "8", "--operator", "causal", "--quiet", "--out", str(tmp_path / "maps")]
+    assert RUN.invoke(app, ["calibrate", f"hf:{folder}", "--data", text, *settings]).exit_code == 0
+    done = RUN.invoke(app, ["contexts", str(tmp_path / "maps"), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "152 contexts" in done.output and out.stat().st_size > 5000
+    record = json.loads(out.with_suffix(".json").read_text())
+    assert (len(record["two meanings"]), len(record["agreement"])) == (72, 80)
+    assert all(abs(sum(context["profile"]) - 1) < 1e-3 for context in record["agreement"])
+
+
+def test_contexts_do_not_fit_into_short_maps(maps: Path, tmp_path: Path) -> None:
+    done = RUN.invoke(app, ["contexts", str(maps), "--out", str(tmp_path / "a.png")])
+    assert done.exit_code == 3 and not (tmp_path / "a.png").exists()

@@ -55,6 +55,9 @@ def test_the_page_says_what_was_run_and_on_what(
 ) -> None:
     result, folder = ran("topology"), tmp_path / "topology"
     assert setup(result, "local") == "build 8x8 (12 / 5)"
+    assert setup(ran("storage"), "ResNet18") == "build 8x8 (the plan alone)"
+    about = {"local": {**result.variants["local"], "model": {**result.variants["local"]["model"], "weights": "none"}}}
+    assert setup(replace(result, variants=about), "local") == "build 8x8 (random weights, 12 / 5)"
     (entry,) = [e for e in entries() if e.label == "tab:mechanism" and e.part == "a"]
     own, others = runs(replace(entry, like=("tiny",)), {folder: result})
     assert list(own) == [folder] and not others

@@ -19,7 +19,7 @@ from sgfi.experiments.measures import MEASURES, controls
 from sgfi.experiments.measures.registry import evaluation_batches, measure
 from sgfi.experiments.page import results_page
 from sgfi.experiments.provenance import LOST, ancestors, code_digest, describe_code, with_known_commits
-from sgfi.experiments.published import compared, published
+from sgfi.experiments.published import claims, compared, published
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
 from sgfi.figures.experiments import experiment_figure, panels_of
@@ -328,6 +328,19 @@ def test_other_estimators_stand_beside_the_maps_and_are_not_called_the_paper_s(r
 def test_verdicts_on_single_numbers(says: str, verdict: str) -> None:
     assert compared({"mean": 0.5, "low": 0.4, "high": 0.6}, says) == verdict
     assert compared({"mean": 0.5}, "0.5") == "equal" and compared({"mean": None}, says) == ""
+    assert compared({"mean": 0.834}, "0.83 GiB") == "" and compared({"mean": 0.834}, "0.83") == "equal"
+    assert compared({"mean": 0.836}, "0.83") == "higher by 0.006" and compared({"mean": 0.3}, "0") == "higher by 0.300"
+
+
+def test_a_result_s_own_claims_stand_beside_the_shipped_ones(ran: Ran) -> None:
+    result = ran("topology")
+    shipped = [dict(claim) for claim in result.experiment["claims"]]
+    said = [verdict.says for verdict in claims(result)]
+    assert said == [claim["says"] for claim in shipped]  # none twice
+    again = {**shipped[0], "says": "in older words"}
+    own = {"says": "a number above zero", "left": "alignment/local/first/ssim", "relation": ">", "right": -2}
+    more = replace(result, experiment={**result.experiment, "claims": [again, own]})
+    assert [verdict.says for verdict in claims(more)] == [*said, "a number above zero"]
 
 
 @pytest.mark.parametrize("name", ["topology", "locality", "faithfulness"])

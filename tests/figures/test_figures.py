@@ -72,6 +72,9 @@ def atlases(family: Estimator, x: torch.Tensor) -> Iterator[Figure]:
     yield figures.coordinate_grid(family, x[:1], [(0, 1), (3, 3)], **shown)
     yield figures.image_grid(family, x, Query("two", (1,)), **shown)
     yield figures.zero_target(family, x, **shown)
+    yield figures.swap_strip(family, x, **shown)
+    yield figures.interpolation_strip(family, x, 4, **shown)
+    yield figures.family_plate({"full": family, "again": family}, x, names=["a", "b"], **shown)
 
 
 def test_all_texts_stay_inside_the_figure_and_apart(family, x) -> None:
@@ -116,6 +119,30 @@ def test_the_queried_cell_is_outlined(family, x) -> None:
     outlines = list(figure.axes[-1].patches)
     assert outlines[-1].get_bbox().bounds == pytest.approx((5.5, 1.5, 2, 2))  # 4 x 4 cells on 8 x 8 pixels
     assert cell_mark((1, 3), (4, 4)) == (0.25, 0.75, 0.25, 0.25)
+
+
+def test_swapped_panels_are_the_crossed_inverses(family, x) -> None:
+    figure = figures.swap_strip(family, x)
+    state = sgfi.invert(family, x[:1]).states["two"]
+    moved = sgfi.invert(family, x[1:], terminal=state).value
+    to_a, to_b = (torch.cosine_similarity(moved.flatten(), own.flatten(), dim=0) for own in x)
+    captions = [axes.get_xlabel() for axes in figure.axes]
+    assert captions[3] == f"A {to_a:.2f}  B {to_b:.2f}"
+    assert len(captions) == 6 and captions[:2] == ["", ""] and captions[3] != captions[4]
+
+
+def test_interpolation_begins_with_the_matched_inverse_and_ends_with_the_swapped_one(family, x) -> None:
+    swapped = [axes.get_xlabel() for axes in figures.swap_strip(family, x).axes]
+    strip = figures.interpolation_strip(family, x, 3)
+    captions = [axes.get_xlabel() for axes in strip.axes]
+    assert (captions[3], captions[5]) == (swapped[2], swapped[3])
+    middle = PREPARED.denormalise(x.mean(0, keepdim=True))[0].clamp(0, 1).permute(1, 2, 0).numpy()
+    shown = pictures(figures.interpolation_strip(family, x, 3, preprocessing=PREPARED))
+    assert np.allclose(shown[1], middle, atol=1e-6)
+    with pytest.raises(QueryError, match="two inputs"):
+        figures.swap_strip(family, x[:1])
+    with pytest.raises(QueryError, match="two operating points"):
+        figures.interpolation_strip(family, x, 1)
 
 
 def test_zero_target_says_so(family, x) -> None:
@@ -183,7 +210,7 @@ def test_choices_of_targets_channels_and_coordinates(family, x) -> None:
 def test_an_atlas_takes_an_estimator_without_maps(family, x) -> None:
     plain = Backpropagation(family.graph, ("one", "two"))
     assert not hasattr(plain, "plan")
-    assert len(list(atlases(plain, x))) == 8
+    assert len(list(atlases(plain, x))) == 11
     assert strongest_channels(plain, x[:1], None, 2) == strongest_channels(family, x[:1], None, 2)
     raw = sgfi.invert(family, x, stage="raw").value  # plain backpropagation is what a family calls raw
     assert torch.allclose(sgfi.invert(plain, x).value, raw, atol=1e-6)

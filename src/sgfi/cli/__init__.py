@@ -1,5 +1,5 @@
 """``sgfi look | compare | graph | plan | calibrate | invert | atlas | evaluate | decide | coordinates | tokens |
-explore | export | report | maps | moments | recipes | experiment | demo``."""
+contexts | explore | export | report | maps | moments | recipes | experiment | demo``."""
 
 from __future__ import annotations
 

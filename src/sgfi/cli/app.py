@@ -95,6 +95,7 @@ for run in (
         decisions.decide,
         coordinates.coordinates,
         tokens.tokens,
+        tokens.contexts,
         exploring.explore,
         exploring.export,
         reporting.report,

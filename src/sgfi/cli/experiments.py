@@ -136,13 +136,16 @@ def page(
 ) -> None:
     """One page of all results, beside the paper's numbers, with every claim judged; draws tables and figures again."""
     from sgfi.experiments.page import results_page
+    from sgfi.experiments.quotations import quoted, without_marks
 
     options.check_out(out, force, (".md",))
     by_folder = _results(results)
     for folder, result in by_folder.items():
         _show(result, folder)
-    head = preface.read_text(encoding="utf-8") if preface is not None else ""
-    write_text(out, results_page(by_folder, out.resolve().parent, typed_command(), head))
+    head = quoted(preface.read_text(encoding="utf-8"), preface.parent) if preface is not None else ""
+    if preface is not None:
+        write_text(preface, head)
+    write_text(out, results_page(by_folder, out.resolve().parent, typed_command(), without_marks(head)))
     typer.echo(str(out))
 
 
@@ -195,15 +198,20 @@ def pictures(
 
 
 @command
-def fill(page: Annotated[Path, typer.Argument(help="Markdown page with <!-- answers: folder --> marks.")]) -> None:
-    """Put the tables of answers results between the marks of a page; the folders are relative to the page."""
+def fill(page: Annotated[Path, typer.Argument(help="Markdown page with marks that name result folders.")]) -> None:
+    """Put tables of answers results, and single numbers of any result, where the marks of a page say.
+
+    Tables go between <!-- answers: folder --> and <!-- /answers -->; a number stands before
+    <!-- folder measure/variant/row/score -->. Folders are relative to the page.
+    """
     from sgfi.experiments.answer_tables import MARKS, filled
+    from sgfi.experiments.quotations import QUOTED, quoted
 
     text = page.read_text(encoding="utf-8")
-    if MARKS.search(text) is None:
+    if MARKS.search(text) is None and QUOTED.search(text) is None:
         todo = "Write <!-- answers: folder --> and <!-- /answers --> where the tables go."
         raise DataError("a page with marks", f"none in {page}", todo)
-    page.write_text(filled(text, page.parent), encoding="utf-8")
+    page.write_text(quoted(filled(text, page.parent), page.parent), encoding="utf-8")
     typer.echo(str(page))
 
 

@@ -10,7 +10,7 @@ import typer
 
 import sgfi
 from sgfi.cli import options
-from sgfi.cli.loading import OpenEstimator
+from sgfi.cli.loading import OpenEstimator, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.inputs.data import open_data
 from sgfi.inversion import Query, depth_targets
@@ -20,7 +20,7 @@ from sgfi.storage.files import write_tensors
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Kind = Literal["depth", "stages", "channels", "groups", "coords", "images"]
+Kind = Literal["depth", "stages", "channels", "groups", "coords", "images", "swap", "interpolation", "families"]
 Input = Annotated[Path, typer.Argument(help="An image, a folder of images, or an .npy/.safetensors of inputs.")]
 
 
@@ -69,6 +69,9 @@ def atlas(
     kind: Annotated[Kind, typer.Option(help="What varies from panel to panel.")] = "depth",
     query: options.OneQuery = "",
     count: Annotated[int, typer.Option(min=1, help="Panels, where the query does not say which.")] = 6,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="For --kind families: more maps of the same model; may be repeated.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="The .png, .svg or .pdf to write.")] = Path("atlas.png"),
     limit: options.Limit = 4,
     force: options.Force = False,
@@ -76,12 +79,17 @@ def atlas(
 ) -> None:
     """Draw an atlas: depth ladder, stages, single channels, channel groups, coordinates, or many images.
 
+    Of pairs of images: their targets and operating points crossed (swap), or the operating point going from one to the
+    other (interpolation). Of several map families: the same images by each (families, with --beside).
+
     Examples:
 
       sgfi atlas maps/resnet18 photos/ --kind depth
       sgfi atlas maps/resnet18 cat.jpg --kind channels --query layer3.1.add:0-10
       sgfi atlas maps/resnet18 cat.jpg --kind coords --query "layer3.1.add@2,3;4,5"
       sgfi atlas torchvision:resnet18 cat.jpg --kind channels --query layer3.1.add%probes.safetensors:0-5
+      sgfi atlas maps/resnet18 photos/ --kind swap --limit 2
+      sgfi atlas maps/resnet18 photos/ --kind families --beside maps/diagonal --beside maps/gamma
     """
     from sgfi.figures import save_figure
 
@@ -89,7 +97,11 @@ def atlas(
     parsed = Query.parse(query) if query else Query()
     opened = asked.open(parsed)
     x, names = _inputs(opened, data, limit)
-    save_figure(_drawn(kind, opened, x, names, parsed, count), out, overwrite=force)
+    if kind == "families":
+        figure = _families(asked, opened, x, names, parsed, beside or [])
+    else:
+        figure = _drawn(kind, opened, x, names, parsed, count)
+    save_figure(figure, out, overwrite=force)
     say(f"{kind} atlas of {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
@@ -119,7 +131,29 @@ def _drawn(kind: Kind, opened: OpenEstimator, x: torch.Tensor, names: list[str],
         return figures.coordinate_grid(
             estimator, x[:1], coords, target, channels=query.channels, directions=query.directions, **shown
         )
+    if kind == "swap":
+        return figures.swap_strip(estimator, x, target, **shown)
+    if kind == "interpolation":
+        return figures.interpolation_strip(estimator, x, count, target, **shown)
     return figures.image_grid(estimator, x, query, names=names, **shown)
+
+
+def _families(
+    asked: options.EstimatorOptions,
+    opened: OpenEstimator,
+    x: torch.Tensor,
+    names: list[str],
+    query: Query,
+    beside: list[Path],
+) -> Figure:
+    from sgfi import figures
+
+    estimators = {Path(asked.maps).name: opened.estimator}
+    for path in beside:
+        label = path.name if path.name not in estimators else str(path)
+        estimators[label] = open_family(path, asked.model, asked.weights).estimator
+    prepared = opened.loaded.preprocessing
+    return figures.family_plate(estimators, x, query.target, names=names, preprocessing=prepared)
 
 
 def _inputs(opened: OpenEstimator, data: Path, limit: int | None) -> tuple[torch.Tensor, list[str]]:

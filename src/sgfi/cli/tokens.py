@@ -1,4 +1,4 @@
-"""``sgfi tokens``: which tokens of a text a language model's feature leads back to."""
+"""``sgfi tokens`` and ``sgfi contexts``: which tokens of a text a language model's feature leads back to."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from sgfi.cli import options
 from sgfi.cli.loading import at_length, names_model, natural_inverse
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError
+from sgfi.evaluation.tokens import profiles
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import STAGES, Estimator
-from sgfi.language import energy_profile, entropy, nearest, tokenise
+from sgfi.language import agreement, energy_profile, entropy, nearest, polysemy, stacked, tokenise
 from sgfi.storage import write_text
 
 
@@ -66,6 +67,52 @@ def tokens(
     _draw(record, cue or [], f"{estimator.target}, {stage}", out, force)
     write_text(numbers, json.dumps(record, indent=1) + "\n")
     say(f"{len(ids)} tokens, {len(positions)} queries", quiet)
+    typer.echo(str(out))
+
+
+@command
+def contexts(
+    asked: options.EstimatorOptions,
+    stage: options.Stage = "final",
+    out: Annotated[Path, typer.Option(help="The .png, .svg or .pdf; the numbers go beside it as .json.")] = Path(
+        "contexts.png"
+    ),
+    force: options.Force = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Where the terminal token's inverse has its energy in all controlled contexts, as two matrices.
+
+    72 contexts of words with two meanings and 80 of number agreement, made for the model's tokenizer.
+
+    Examples:
+
+      sgfi contexts maps/gpt2 --out contexts.png
+    """
+    from sgfi.figures import save_figure
+    from sgfi.figures.tokens import context_matrices
+
+    options.check_out(out, force, options.PICTURES)
+    numbers = options.free_path(out.with_suffix(".json"), force)
+    loaded, estimator = asked.opened.loaded, asked.opened.estimator
+    if loaded.tokenizer is None or loaded.embed is None:
+        raise DataError("a language model or its maps", loaded.spec, "Use an hf: causal language model.")
+    length = loaded.input_shape[0]
+    given = {"two meanings": polysemy(loaded.tokenizer, length), "agreement": agreement(loaded.tokenizer, length)}
+    parts: dict[str, Any] = {}
+    record: dict[str, Any] = {"target": estimator.target, "stage": stage}
+    for name, own in given.items():
+        with torch.no_grad():
+            x = loaded.embed(stacked(own))
+        profile = profiles(estimator, x, [length - 1], stage)
+        parts[name] = (profile.cpu().numpy(), own)
+        record[name] = [
+            {"text": context.text, "variant": context.variant, "profile": [round(share, 5) for share in row]}
+            for context, row in zip(own, profile.tolist(), strict=True)
+        ]
+    title = f"Terminal-token inverses of {estimator.target}, {stage}"
+    save_figure(context_matrices(parts, title), out, overwrite=force)
+    write_text(numbers, json.dumps(record, indent=1) + "\n")
+    say(f"{sum(map(len, given.values()))} contexts", quiet)
     typer.echo(str(out))
 
 

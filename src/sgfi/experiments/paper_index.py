@@ -22,6 +22,9 @@ and evaluated inputs. *Not to be had* is what the paper used and was not availab
 in the row, with `--data $IMAGENET/train --held-out $IMAGENET/val` where it names no data. Every experiment runs on toy
 models in the tests."""
 
+PLAN = "the plan alone"
+"""What stands for the counts where nothing was fitted."""
+
 
 @dataclass(frozen=True)
 class Entry(JsonSettings):
@@ -83,7 +86,7 @@ def runs(entry: Entry, results: Mapping[Path, Result]) -> tuple[dict[Path, list[
 
 
 def setup(result: Result, label: str) -> str:
-    """``network 64x64 (1024 / 128)``: input, calibration and evaluated inputs of a variant."""
+    """``network 64x64 (1024 / 128)``: input, calibration and evaluated inputs of a variant, or that it is a plan."""
     about: Mapping[str, Any] = result.variants[label]
     drawn = len(about["evaluation"]["indices"])
     lengths = [
@@ -94,8 +97,12 @@ def setup(result: Result, label: str) -> str:
         if "values" in score
     ]
     size = "x".join(map(str, about["model"]["input_shape"][1:]))
+    named = f"{str(about['model']['spec']).rpartition(':')[2]} {size}"
+    if list(result.tables) == ["storage"]:
+        return f"{named} ({PLAN})"
     counts = f"{len(about['calibration']['indices'])} / {min(drawn, max(lengths, default=drawn))}"
-    return f"{str(about['model']['spec']).rpartition(':')[2]} {size} ({counts})"
+    random = "random weights, " if about["model"]["weights"] == "none" else ""
+    return f"{named} ({random}{counts})"
 
 
 def _row(entry: Entry, results: Mapping[Path, Result], beside: Path) -> list[str]:
@@ -122,13 +129,15 @@ def _links(runs: Mapping[Path, Iterable[str]], beside: Path) -> str:
 
 def _counts(known: Iterable[Entry], results: Mapping[Path, Result]) -> str:
     """How many rows were run, on what."""
-    kinds = {"run": 0, "stand-in": 0, "toy": 0, "none": 0}
+    kinds, plans = {"run": 0, "stand-in": 0, "toy": 0, "none": 0}, 0
     for entry in known:
         own, others = runs(entry, results)
         elsewhere = "stand-in" if others or entry.also else "toy"
         kinds["none" if not entry.run else "run" if own else elsewhere] += 1
+        plans += bool(own) and all(PLAN in each for setups in own.values() for each in setups)
     return (
         f"Of {sum(kinds.values())} rows, {kinds['run']} were run on the paper's architecture (mostly with smaller and "
-        f"fewer images, some up to an earlier layer), {kinds['stand-in']} on another network in its place, "
+        f"fewer images, some up to an earlier layer; {plans} as plans, which have nodes and storage, no pictures, no "
+        f"time), {kinds['stand-in']} on another network in its place, "
         f"{kinds['toy']} on toy models only; {kinds['none']} have nothing to measure."
     )

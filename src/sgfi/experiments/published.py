@@ -40,7 +40,7 @@ OTHERS = tuple(f", {name}" for name in ESTIMATORS if name != MAPS)
 UNJUDGED = ("seconds", "_ms_", "/lpips")
 """In addresses of what the machine decides, or a trunk of LPIPS that the paper does not name."""
 ROUNDING = 5e-4
-"""What a number without an interval may differ by and still agree: the paper prints three or four digits."""
+"""What a number without an interval may differ by and still agree; or half of the last decimal that is printed."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def published(result: Result) -> Iterator[Published]:
             verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
             yield Published(address, score, own[0]["says"], verdict)
         elif 0 < len(matching) <= MOST:
-            says = "; ".join(f"{entry['says']} ({network(entry)})" for entry in matching)
+            says = "; ".join(entry["says"].removesuffix(_about(entry)) + _about(entry) for entry in matching)
             yield Published(address, score, says, ELSEWHERE)
         if matching and (own or len(matching) <= MOST):
             beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
@@ -80,8 +80,11 @@ def published(result: Result) -> Iterator[Published]:
 
 
 def claims(result: Result) -> list[Verdict]:
-    """The claims of the shipped file judged on this result; the result's own where it changed the question."""
-    return [judge(result, claim) for claim in _shipped(result)["claims"] or result.experiment["claims"]]
+    """The claims of the shipped file judged on this result, and the result's own about numbers that it leaves out."""
+    shipped = _shipped(result)["claims"]
+    known = {claim["left"] for claim in shipped}
+    own = [claim for claim in result.experiment["claims"] if claim["left"] not in known]
+    return [judge(result, claim) for claim in (*shipped, *own)]
 
 
 def compared(score: Score, says: str) -> str:
@@ -97,7 +100,8 @@ def compared(score: Score, says: str) -> str:
     low, high = score.get("low"), score.get("high")
     if low is not None and high is not None and low <= value <= high:
         return "in our interval"
-    if abs(mean - value) <= ROUNDING:
+    decimals = len(begins[1].partition(".")[2]) if "e" not in begins[1] else 0
+    if abs(mean - value) <= max(ROUNDING, 0.5 * 10**-decimals if decimals else 0):
         return "equal"
     return f"{'higher' if mean > value else 'lower'} by {number(abs(mean - value))}"
 
@@ -106,6 +110,10 @@ def network(entry: Mapping[str, Any]) -> str | None:
     """The network that an entry is about: named, or the last word in brackets of what it says."""
     remark = re.search(r"\(([^()]*)\)$", entry["says"])
     return entry.get("network") or (remark[1] if remark and remark[1].split(" to ")[0] in NETWORKS else None)
+
+
+def _about(entry: Mapping[str, Any]) -> str:
+    return f" ({network(entry)})"
 
 
 def specs_of(result: Result, variant: str) -> set[str]:

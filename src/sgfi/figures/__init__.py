@@ -16,6 +16,7 @@ from sgfi.figures.atlases import (
     stage_ladder,
     zero_target,
 )
+from sgfi.figures.crossings import family_plate, interpolation_strip, swap_strip
 from sgfi.figures.grids import Cell, Grid, draw_grid
 from sgfi.figures.style import DARK, LIGHT, png, save_figure
 
@@ -31,11 +32,14 @@ __all__ = [
     "depth_ladder",
     "direction_grid",
     "draw_grid",
+    "family_plate",
     "image_grid",
+    "interpolation_strip",
     "png",
     "save_figure",
     "stage_comparison",
     "stage_ladder",
+    "swap_strip",
     "zero_target",
 ]
 

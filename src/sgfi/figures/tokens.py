@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgfi.errors import DataError
-from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, new_figure
+from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, frame, new_figure
+from sgfi.language import Context
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 CUE = "#0f8b8d"
@@ -100,6 +102,54 @@ def position_matrices(matrices: Mapping[str, Any], title: str = "") -> Figure:
         figure.suptitle(title, fontsize=9)
     figure.tight_layout()
     return figure
+
+
+MARKS: dict[str, dict[str, Any]] = {
+    "cue": {"marker": "o", "markerfacecolor": "none", "markeredgecolor": CUE},
+    "head": {"marker": "o", "markerfacecolor": "none", "markeredgecolor": "#2f5fd0"},
+    "auxiliary": {"marker": "s", "markerfacecolor": "none", "markeredgecolor": CUE},
+    "attractor": {"marker": "x", "markeredgecolor": ACCENT},
+}
+"""What is marked in a context, and how."""
+ROW = 0.105
+"""Inches of a context's row."""
+
+
+def context_matrices(parts: Mapping[str, tuple[Any, Sequence[Context]]], title: str = "") -> Figure:
+    """Name -> profiles (N, L) and their contexts: one row a context, one column a position, the queried one last."""
+    most = max(len(contexts) for _, contexts in parts.values())
+    figure = new_figure(4.1 * len(parts), ROW * most + 1.7)
+    height = figure.get_figheight()
+    for column, (name, (profiles, contexts)) in enumerate(parts.items()):
+        left, tall = (column + 0.24) / len(parts), ROW * len(contexts) / height
+        axes = figure.add_axes((left, 1 - 0.62 / height - tall, 0.72 / len(parts), tall))
+        axes.imshow(np.asarray(profiles), cmap=WARM, vmin=0, aspect="auto", interpolation="nearest")
+        axes.set_title(f"{name}, {len(contexts)} contexts", fontsize=8.5)
+        axes.set_xlabel("position; the last token is queried", fontsize=7)
+        _mark(axes, contexts)
+    foot = f"{FOOT} Each matrix on its own scale; the darkest is its largest share."
+    frame(figure, title or "Where terminal-token inverses have their energy", foot)
+    return figure
+
+
+def _mark(axes: Axes, contexts: Sequence[Context]) -> None:
+    """Cues and roles, a line after every cluster and its name beside it."""
+    at: dict[str, list[tuple[int, int]]] = {kind: [] for kind in MARKS}
+    for row, context in enumerate(contexts):
+        for kind, position in (*(("cue", cue) for cue in context.cues), *context.roles.items()):
+            at[kind].append((position, row))
+    for kind, points in at.items():
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, ls="none", ms=3.2, mew=0.8, label=kind, **MARKS[kind])
+    clusters = list(dict.fromkeys(context.cluster for context in contexts))
+    rows = {name: [i for i, context in enumerate(contexts) if context.cluster == name] for name in clusters}
+    axes.set_yticks([sum(own) / len(own) for own in rows.values()], clusters)
+    for own in list(rows.values())[:-1]:
+        axes.axhline(own[-1] + 0.5, color=LIGHT.faint, lw=0.4)
+    axes.tick_params(labelsize=6.5, length=0)
+    below: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.34 / (ROW * len(contexts)))}
+    axes.legend(**below, fontsize=7, frameon=False, ncols=len(MARKS), handlelength=1)
 
 
 def curves(
