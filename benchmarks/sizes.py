@@ -13,6 +13,7 @@ import resource
 import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -108,10 +109,16 @@ def main() -> None:
     options.add_argument("--boundaries", nargs="+", default=["stage"], help="stage stem: also those of the stem")
     options.add_argument("--children", choices=("true", "online"), help="in place of the preset's")
     options.add_argument("--costs", action="store_true", help="bytes and a walk without maps only")
+    options.add_argument("--merge", nargs="+", type=Path, default=[], help="only add the rows of other result files")
     options.add_argument("--growth", action="store_true")
     given = options.parse_args()
     if given.growth:
         growth()
+        return
+    if given.merge:
+        for file in given.merge:
+            for name, families in json.loads(file.read_text())["networks"].items():
+                merge(name, families)
         return
     for name in given.network:
         if given.costs:
