@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -66,5 +67,7 @@ def test_other_inputs_need_a_prior_of_their_own() -> None:
             default_prior(captured(name))
     with pytest.raises(SgfiError, match="preprocessing"):
         default_prior(captured("relu"), SimpleNamespace(mean=(0.5,), std=(0.5,)))
+    with pytest.raises(SgfiError, match="mean and std for every channel"):
+        default_prior(captured("relu"), np.zeros(3))  # mean and std are methods of an array
     with pytest.raises(SgfiError, match="positive std"):
         photograph_prior((8, 8), (0.5,) * 3, (0.0,) * 3)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -90,7 +90,7 @@ def default_prior(graph: TensorGraph, preprocessing: Any | None = None) -> GridP
     mean, std = (getattr(preprocessing, name, None) for name in ("mean", "std"))
     if preprocessing is None:
         mean, std = IMAGENET_MEAN, IMAGENET_STD
-    if mean is None or std is None or len(mean) != node.channels:
+    if not (_by_channel(mean, node.channels) and _by_channel(std, node.channels)):
         raise QueryError(
             "a prior from sgfi.prior(batches), or a preprocessing with mean and std for every channel",
             type(preprocessing).__name__,
@@ -98,6 +98,13 @@ def default_prior(graph: TensorGraph, preprocessing: Any | None = None) -> GridP
         )
     height, width = node.coord_shape
     return photograph_prior((height, width), mean, std, node.dtype)
+
+
+def _by_channel(numbers: Any, channels: int) -> TypeGuard[Sequence[float]]:
+    try:
+        return torch.as_tensor(numbers, dtype=torch.float64).shape == (channels,)
+    except (TypeError, ValueError, RuntimeError):
+        return False
 
 
 def _symmetric(triangles: Tensor) -> Tensor:
