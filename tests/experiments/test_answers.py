@@ -108,3 +108,18 @@ def test_one_query_by_every_method(toy: Callable[..., Experiment], room: Path) -
     assert any("natural, path" in text.get_text() for axes in figure.axes for text in axes.texts) or figure.texts
     with pytest.raises(QueryError, match="names its target"):
         exhibit(toy("answers", options(methods=methods)), room / "work", Query(None, 1))
+
+
+def test_runs_of_other_methods_on_the_same_inputs_are_one_table(ran: Ran, tmp_path: Path) -> None:
+    first, second = (ran("answers", options(methods=[method], images=2)) for method in ("natural, path", "gradient"))
+    rows = answer_tables.joined([first, second]).tables["answers"]["as declared"]
+    assert rows == {**first.tables["answers"]["as declared"], **second.tables["answers"]["as declared"]}
+    assert answer_tables.joined([first, first]).tables == first.tables
+    for name, result in (("a", first), ("b", second)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(result.as_dict()), encoding="utf-8")
+    page = filled("<!-- answers: a+b -->\n<!-- /answers -->", tmp_path)
+    assert "| natural, path |" in page and "| gradient |" in page
+    other = ran("answers", options(methods=["gradient"], images=2, queries={"channels": 2, "cells": 3}))
+    with pytest.raises(DataError, match="the same network, queries and inputs"):
+        answer_tables.joined([first, other])

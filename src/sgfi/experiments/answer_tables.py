@@ -2,12 +2,14 @@
 
 A page holds ``<!-- answers: folder -->`` ... ``<!-- /answers -->`` with the folder of a result relative to the page;
 :func:`filled` puts the result's tables between the marks, or where several folders are named one row for each tensor.
+``folder+folder`` are runs of other methods on the same inputs, shown as one result.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,36 @@ def filled(page: str, folder: Path) -> str:
     """A page with the tables of every result it names; ``folder`` is where the page stands."""
 
     def tables(mark: re.Match[str]) -> str:
-        results = [read_result(folder / name) for name in mark[2].split()]
+        results = [joined([read_result(folder / part) for part in name.split("+")]) for name in mark[2].split()]
         return mark[1] + (answer_tables(*results) if len(results) == 1 else answer_summary(results)) + mark[3]
 
     return MARKS.sub(tables, page)
+
+
+def joined(results: Sequence[Result]) -> Result:
+    """Runs of several methods on the same queries and inputs as one result; of a row that two have, the first's."""
+    first = results[0]
+    tables = {measure: dict(variants) for measure, variants in first.tables.items()}
+    for other in results[1:]:
+        if _compared(other) != _compared(first):
+            got = f"{first.provenance['command']!r} and {other.provenance['command']!r}"
+            raise DataError("runs with the same network, queries and inputs", got, "Join what can be compared.")
+        for measure, variants in other.tables.items():
+            known = tables.setdefault(measure, {})
+            for label, rows in variants.items():
+                own = known.get(label, {})
+                known[label] = {**own, **{row: scores for row, scores in rows.items() if row not in own}}
+    commands = "` and `".join(result.provenance["command"] for result in results)
+    return replace(first, provenance={**first.provenance, "command": commands}, tables=tables)
+
+
+def _compared(result: Result) -> list[Any]:
+    """What rows of two runs must have in common to stand in one table."""
+    same = [
+        [label, about["model"], about["calibration"]["digest"], about["evaluation"]["digest"]]
+        for label, about in result.variants.items()
+    ]
+    return [*same, _asked(result), result.experiment["measures"]["answers"].get("targets")]
 
 
 SUMMARISED = (

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sgfi.errors import PlanError, did_you_mean
 from sgfi.spectral.basis import Basis
-from sgfi.spectral.moments import Moments, gathered
+from sgfi.spectral.moments import Moments
 from sgfi.spectral.partition import Partition
 from sgfi.spectral.quantise import Weight, Weights, chunks, product
 from sgfi.spectral.ridge import Solution, parts, reduced_rank, solve, solve_leave_one_out
@@ -307,13 +307,14 @@ def _by_group(gain: Weight, spectrum: Tensor, partition: Partition) -> Tensor:
     gain = gain.to(spectrum.device, non_blocking=True)
     if partition.kind == "singleton":
         return product(gain, spectrum)
-    bins, _, batch = spectrum.shape
-    out = spectrum.new_empty(bins, gain.shape[1], batch)
+    rows = spectrum.mT  # (F, B, C), as it lies in memory
+    out = rows.new_empty(*rows.shape[:2], gain.shape[1])
     for groups, matrices in chunks(gain):
         for part, members in partition.runs(groups):
-            mixed = torch.bmm(matrices[part], gathered(spectrum, members))  # (k, C, |g| B)
-            out[members.to(out.device)] = mixed.unflatten(2, (-1, batch)).transpose(1, 2)
-    return out
+            members = members.to(out.device)
+            mixed = product(matrices[part], rows[members].flatten(1, 2).mT)  # (k, C, |g| B)
+            out[members] = mixed.mT.unflatten(1, (-1, len(rows[0])))
+    return out.mT
 
 
 def _conjugate(weight: Tensor) -> Tensor:

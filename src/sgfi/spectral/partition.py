@@ -84,8 +84,17 @@ class Partition:
         order = torch.argsort(self.groups, stable=True)
         return torch.split(order, self.sizes.tolist())
 
-    def runs(self, groups: range) -> Iterator[tuple[slice, Tensor]]:
+    def runs(self, groups: range) -> list[tuple[slice, Tensor]]:
         """Neighbouring groups of one size: their slice of ``groups``, and their bins ``(k, size)``."""
+        whole = groups == range(self.count)
+        return self._runs if whole else list(self._runs_of(groups))
+
+    @cached_property
+    def _runs(self) -> list[tuple[slice, Tensor]]:
+        """Of all groups: every product with whole maps asks for them."""
+        return list(self._runs_of(range(self.count)))
+
+    def _runs_of(self, groups: range) -> Iterator[tuple[slice, Tensor]]:
         for _, run in groupby(groups, key=self.sizes.tolist().__getitem__):
             indices = list(run)
             first, after = indices[0], indices[-1] + 1
