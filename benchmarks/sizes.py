@@ -28,6 +28,7 @@ from sgfi.evaluation.metrics import displayed, pixel_cosine, relative_error, ssi
 from sgfi.evaluation.removal import removal_of
 from sgfi.evaluation.selectivity import selectivity
 from sgfi.evaluation.statistics import bootstrap
+from sgfi.evaluation.trust import trust
 
 FAMILIES = ("full", "small", "chosen")
 """Or a number of bytes the plan meets (``2GiB``), also for the choice (``chosen:2GiB``)."""
@@ -38,6 +39,7 @@ SHOWN = {
     "removal": "removal, best at own",
     "swap": "swap: to the target's picture",
     "likeness": "likeness of channels",
+    "random": "random target: absolute cosine with the answer",
 }
 
 
@@ -197,8 +199,15 @@ def scores(family: sgfi.MapFamily, held: Tensor, fit: Tensor, preprocessing: Any
         "removal": judged.best_at_own.mean(1),
         "swap": swap(family, x)["H_A J_B"]["to_A"],
         "likeness": selectivity(family, x)["channels"]["likeness"],
+        "random": random_targets(family, x, queries[::4]),
     }
     return {name: interval(row) for name, row in rows.items()}
+
+
+def random_targets(family: sgfi.MapFamily, x: Tensor, queries: list[sgfi.Query]) -> Tensor:
+    """(B,) absolute cosine of random targets' pictures with the answers, mean over queries."""
+    controls = [trust(family, x, query, count=0).random for query in queries]
+    return torch.stack([control for control in controls if control is not None]).mean(0)
 
 
 def interval(row: Tensor) -> dict[str, float]:
