@@ -42,3 +42,15 @@ def test_queries_of_several_targets_keep_their_order() -> None:
 def test_windows_are_means() -> None:
     picture = torch.arange(12.0).reshape(1, 3, 4)
     torch.testing.assert_close(windowed(picture, (1, 2, 2)), torch.tensor([2.5, 4.5, 8.5, 10.5]))
+
+
+def test_channels_are_covered_together_wherever_they_stand() -> None:
+    torch.manual_seed(0)
+    signal, tokens = torch.nn.Conv1d(3, 2, 3, padding=1).eval(), torch.nn.Linear(5, 4).eval()
+    for model, x, target, window in (
+        (torch.nn.Sequential(signal).eval(), torch.randn(1, 3, 200), "0", (3, 3)),
+        (torch.nn.Sequential(tokens).eval(), torch.randn(1, 7, 5), "0", (1, 5)),
+    ):
+        graph = sgfi.capture(model, torch.cat([x, x]))
+        covered = occlusion(graph, x, torch.zeros_like(x[0]), [sgfi.Query(target, 1)])
+        assert covered.window == window

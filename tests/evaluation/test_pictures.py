@@ -79,3 +79,32 @@ def test_misuse_is_named() -> None:
         pictures("LRP", bare)
     with pytest.raises(QueryError, match="pictures as inputs"):
         pictures("activation x input", scene)
+
+
+@pytest.mark.parametrize("method", ["guided backpropagation", "LRP", "Grad-CAM"])
+def test_the_next_op_may_work_in_place(method: str) -> None:
+    """``bn`` followed by ``ReLU(inplace=True)``: the picture is of the tensor that was asked for."""
+    drawn = []
+    for inplace in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.ReLU(inplace)).eval()
+        x, prior = torch.randn(2, 3, 8, 8), sgfi.prior([torch.randn(16, 3, 8, 8)])
+        scene = Scene.of(sgfi.capture(model, x), x, prior, [sgfi.Query("2", 1)], model)
+        drawn.append(pictures(method, scene))
+    torch.testing.assert_close(*drawn)
+
+
+def test_queries_on_two_targets_are_refused() -> None:
+    _, scene = linear()
+    prior = sgfi.prior([torch.randn(16, 5, dtype=torch.float64)])
+    with pytest.raises(QueryError, match="one target"):
+        Scene.of(scene.graph, scene.x, prior, [sgfi.Query("fc", 0), sgfi.Query(None, 1)])
+
+
+def test_a_caller_in_inference_mode() -> None:
+    _, scene = linear()
+    with torch.inference_mode():
+        prior = sgfi.prior([torch.randn(16, 5, dtype=torch.float64)])
+        inside = Scene.of(scene.graph, scene.x.clone(), prior, QUERIES)
+        for name in ("gradient", "raw VJP", "integrated gradients"):
+            assert torch.isfinite(pictures(name, inside)).all()

@@ -9,7 +9,7 @@ import torch
 
 import sgfi
 from sgfi.errors import QueryError
-from sgfi.evaluation.selectivity import compare, selectivity
+from sgfi.evaluation.selectivity import compare, likeness, selectivity
 from sgfi.spectral import WienerMap
 from tests.estimators import Backpropagation
 from tests.evaluation.known import orthogonal_family, signs, square_family
@@ -55,3 +55,10 @@ def test_selectivity_takes_any_estimator() -> None:
 def test_one_query_cannot_be_compared() -> None:
     with pytest.raises(QueryError, match="two queries"):
         compare(orthogonal_family(), batch(), [sgfi.Query(channels=[0])])
+
+
+def test_pictures_that_are_zero_are_alike_to_nothing() -> None:
+    pictures = torch.zeros(2, 3, 5)
+    assert likeness(pictures).tolist() == [0, 0]
+    pictures[1, :2, 0] = 1  # two alike, one dead: a pair in three
+    torch.testing.assert_close(likeness(pictures)[1], torch.tensor(1 / 3))

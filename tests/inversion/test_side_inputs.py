@@ -98,3 +98,15 @@ def test_inputs_and_side_inputs_must_be_as_many() -> None:
         sgfi.invert(lens, {**inputs, "gate": inputs["gate"][:2]}, "second")
     with pytest.raises(QueryError, match="none called 'gate'"):
         sgfi.invert(lens, {"x": inputs["x"], "label": inputs["label"]}, "second")
+
+
+def test_a_terminal_for_each_query_is_told_from_one_for_each_sample() -> None:
+    model, inputs = case()
+    lens = sgfi.natural(sgfi.capture(model, inputs, invert="x"), sgfi.prior([float64((40, 4), 9)]))
+    queries, state = [sgfi.Query("second", channel) for channel in (0, 1, 0)], float64((3, 2), 4)
+    shared, each = (sgfi.sweep(lens, inputs, queries, terminal=t) for t in (state, torch.stack([state] * 3)))
+    for a, b in zip(shared, each, strict=True):
+        torch.testing.assert_close(a.value, b.value)
+    for wrong in (torch.tensor(1.0), torch.ones(3), float64((2, 2)), float64((3, 2, 2))):
+        with pytest.raises(QueryError, match="terminal"):
+            sgfi.sweep(lens, inputs, queries, terminal=wrong.double())

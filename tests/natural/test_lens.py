@@ -10,6 +10,7 @@ from torch import Tensor
 
 import sgfi
 from sgfi.errors import SgfiError
+from sgfi.evaluation.trust import trust
 from sgfi.inversion import Query
 from sgfi.natural import lens as module
 from sgfi.natural import solution
@@ -220,3 +221,54 @@ def test_misuse_is_named() -> None:
         lens.samples(x, Query("conv3"), 0)
     with pytest.raises(SgfiError, match="inputs of shape"):
         sgfi.sweep(lens, x[0], [Query("conv3")])
+
+
+class Overflowing(torch.nn.Module):
+    """A softmax written without its guard: infinity over infinity for a large input."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        e = (300 * x).exp()
+        return e / e.sum(1, keepdim=True)
+
+
+def test_a_feature_that_is_not_finite_is_refused_and_no_blank_picture() -> None:
+    x = torch.rand(2, 3, 4, 4)
+    lens = natural(sgfi.capture(Overflowing().eval(), 0.01 * x), sgfi.prior([0.01 * torch.rand(16, 3, 4, 4)]))
+    assert torch.isfinite(sgfi.invert(lens, 0.01 * x, "div").value).all()
+    for queries in ([Query("div")], [Query("div", 0)] * 40, [Query("div", 0, [(1, 1)])]):
+        with pytest.raises(SgfiError, match="finite"):
+            sgfi.sweep(lens, x[:1] + 1, queries)
+
+
+def test_a_share_is_that_of_the_answer_whatever_becomes_of_the_input() -> None:
+    lens, x = lens_of("chain", "path"), tiny("chain").inputs(2, seed=3)
+    before = sgfi.invert(lens, x, channels=1)
+    expected = sgfi.invert(lens, x.clone(), channels=1).share
+    x.mul_(5).add_(1)
+    torch.testing.assert_close(before.share, expected, rtol=0, atol=0)
+
+
+def test_large_batches_of_small_queries_are_answered_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    lens, x = lens_of("chain", "point"), tiny("chain").inputs(5, seed=3)
+    query = Query(lens.node().name, 0)
+    whole = sgfi.sweep(lens, x, [query])[0]
+    numbers = lens._selection(query).count
+    monkeypatch.setattr(module, "ROWS_MEMORY", 2 * numbers * x[0].numel() * x.element_size())
+    assert [len(part) for _, part in lens._parts(x, query)] == [2, 2, 1]
+    parts = sgfi.sweep(lens, x, [query])[0]
+    torch.testing.assert_close(parts.value, whole.value)
+    torch.testing.assert_close(parts.share, whole.share)
+
+
+def test_a_query_as_text_is_named() -> None:
+    lens, x = lens_of("chain", "point"), tiny("chain").inputs(2, seed=3)
+    for ask in (lambda: lens.samples(x, "fc:1", 2), lambda: trust(lens, x, "fc:1")):  # type: ignore[arg-type]
+        with pytest.raises(SgfiError, match=r"Query\.parse"):
+            ask()
+
+
+def test_as_many_terminals_as_queries() -> None:
+    lens, x = lens_of("chain", "point"), tiny("chain").inputs(2, seed=3)
+    state = lens.state(x)
+    with pytest.raises(SgfiError, match="terminal"):
+        sgfi.sweep(lens, x, [Query(channels=0)] * 3, terminal=torch.stack([state] * 5))

@@ -67,3 +67,17 @@ def test_no_more_than_allowed_is_held() -> None:
     recent.get("e", lambda: "E", lambda _: 40)
     assert recent.held == 40
     assert recent.get("e", lambda: "made again", lambda _: 40) == "E"
+
+
+def test_weights_written_in_place_are_another_question() -> None:
+    torch.manual_seed(0)
+    model, x = (
+        torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).eval(),
+        torch.randn(2, 4),
+    )
+    lens = replace(sgfi.natural(sgfi.capture(model, x), sgfi.prior([torch.randn(16, 4)])), recent=Recent())
+    sgfi.invert(lens, x, "2")
+    with torch.no_grad():
+        model[0].weight.mul_(-2)
+    kept, fresh = (sgfi.invert(each, x, "2").value for each in (lens, replace(lens, recent=None)))
+    torch.testing.assert_close(kept, fresh, rtol=0, atol=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import subprocess
 import sys
@@ -193,3 +194,14 @@ def test_a_model_that_is_gone_leaves_nothing_behind(x: torch.Tensor) -> None:
     del model
     gc.collect()
     assert len(module._graphs) < before
+
+
+def test_a_module_without_weights_that_is_exchanged_is_another_model(x: torch.Tensor) -> None:
+    model = network()
+    name = next(name for name, own in model.named_modules() if isinstance(own, nn.ReLU))
+    target = [name for name, own in model.named_modules() if isinstance(own, nn.Conv2d)][-1]
+    before = sgfi.look(model, x, target).value
+    model.set_submodule(name, nn.Tanh().eval())
+    after, fresh = (sgfi.look(each, x, target).value for each in (model, copy.deepcopy(model)))
+    torch.testing.assert_close(after, fresh)
+    assert not torch.allclose(before, after)

@@ -256,3 +256,19 @@ def test_a_new_operator_needs_a_name_of_its_own(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="second operator named 'full'"):
         operators.operator("full")(Halved)
     assert type(operator_named("full")) is Operator
+
+
+def test_resampled_low_rank_maps_do_not_depend_on_how_they_are_factorised() -> None:
+    """A factorisation is fixed up to a rotation of every bin; its products are what is interpolated."""
+    torch.manual_seed(0)
+    old, new = (Basis(1, (2,), (4, length)) for length in (16, 32))
+    operator, partition = operator_named("diagonal+rank2"), Partition.of("singleton", old.bins)
+    left, right = torch.randn(4, 2, dtype=old.dtype(torch.float64)), torch.randn(2, 4, dtype=old.dtype(torch.float64))
+    signs = torch.tensor([1.0, -1.0]).repeat(old.bins)[: old.bins].reshape(-1, 1, 1)
+    weights = {"diagonal": torch.ones(old.bins, 4).to(left), "left": signs * left, "right": signs * right}
+    longer = operator.resampled(weights, partition, old, new)
+    product = longer["left"] @ longer["right"]
+    torch.testing.assert_close(product, (left @ right).expand(new.bins, 4, 4))
+    assert longer["left"].shape == (new.bins, 4, 2)
+    same = operator.resampled(weights, partition, old, old)
+    assert same["left"] is weights["left"]

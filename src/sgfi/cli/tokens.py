@@ -146,7 +146,8 @@ def _answer(
     assert embed is not None
     with torch.no_grad():
         x = embed(ids.unsqueeze(0))
-    table = embed.weight.detach()  # type: ignore[attr-defined]
+    table = loaded.vocabulary
+    assert table is not None
     queries = []
     inverses = sgfi.sweep(estimator, x, [sgfi.Query(coords=[at]) for at in positions], stage=stage)
     for at, inverse in zip(positions, inverses, strict=True):

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import spearman
-from sgfi.graph import TensorGraph
+from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections
 from sgfi.optional import need
 
 SIDE = 8
-"""Windows along each axis of a picture; a sequence is covered one position at a time."""
+"""Windows along each axis of a picture."""
+LINE = 64
+"""Windows along a sequence; a shorter one is covered one position at a time."""
 AT_ONCE = 8
 """Windows in one forward pass."""
 
@@ -71,7 +73,7 @@ def occlusion(graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Que
         """(R, Q) in the order of the targets."""
         return torch.cat([s.flatten(1) @ weights[t].mT for t, s in zip(targets, program(inputs), strict=True)], 1)
 
-    window = _window(x)
+    window = _window(graph.input)
     with torch.no_grad():
         maps = (
             need("captum.attr", "comparisons")
@@ -98,8 +100,11 @@ def _weights(deviation: Tensor, chosen: Selections) -> Tensor:
     return directions / directions.square().sum(1, keepdim=True).clamp_min(1e-30)
 
 
-def _window(x: Tensor) -> tuple[int, ...]:
-    """A picture (1, C, H, W) in SIDE x SIDE windows; tokens (1, L, D) by position; a vector by its entries."""
-    if x.dim() == 4:
-        return (x.shape[1], *(max(1, size // SIDE) for size in x.shape[2:]))
-    return (1, x.shape[2]) if x.dim() == 3 else (1,)
+def _window(node: Node) -> tuple[int, ...]:
+    """Of an input's axes without the batch: its channels together, SIDE windows along each coordinate axis of a
+    picture, up to LINE along the one axis of a sequence; a vector by its entries."""
+    parts = SIDE if len(node.coord_shape) > 1 else LINE
+    sizes = [int(size or 1) for size in node.shape[1:]]
+    if not node.coord_shape:
+        return (1,) * len(sizes)
+    return tuple(size if axis == node.channel_axis else max(1, size // parts) for axis, size in enumerate(sizes, 1))

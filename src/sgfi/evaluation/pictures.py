@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError, did_you_mean
 from sgfi.graph import Node, TensorGraph
-from sgfi.inversion import Query, Selections
+from sgfi.inversion import Query, Selections, common_target
 from sgfi.natural import Prior, reference_state
 from sgfi.optional import need
 
@@ -52,10 +52,11 @@ class Scene:
     """(B, *target) H(x) - H(mu)"""
 
     @classmethod
+    @torch.inference_mode(False)
     def of(
         cls, graph: TensorGraph, x: Tensor, prior: Prior, queries: Sequence[Query], model: nn.Module | None = None
     ) -> Scene:
-        target = graph.nodes.canonical(str(queries[0].target))
+        target, x = common_target(graph, queries), x.clone() if x.is_inference() else x
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         with torch.no_grad():
             state = Linearisation(graph, {}, x, keep=[target]).values[target]
@@ -100,7 +101,7 @@ class Scene:
 
 
 class Feature(nn.Module):
-    """(B,) ``<output of one module, direction>``; the rest of the forward is cut short."""
+    """(B,) ``<output of one module, direction>``, of a copy of it: the next op may work in place."""
 
     def __init__(self, model: nn.Module, path: str, direction: Tensor) -> None:
         super().__init__()
@@ -108,7 +109,9 @@ class Feature(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         outputs: list[Tensor] = []
-        handle = self.model.get_submodule(self.path).register_forward_hook(lambda *call: outputs.append(call[2]))
+        handle = self.model.get_submodule(self.path).register_forward_hook(
+            lambda *call: outputs.append(call[2].clone())
+        )
         try:
             self.model(x)
         finally:
@@ -136,7 +139,8 @@ def pictures(name: str, scene: Scene) -> Tensor:
     """(Q, B, *input) of one of :data:`METHODS`; the caller's random state is left as it was."""
     if name not in METHODS:
         raise QueryError(f"a method among {sorted(METHODS)}", repr(name), did_you_mean(name, METHODS) or "Choose one.")
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
+    devices = [scene.x.device] if scene.x.is_cuda else []
+    with torch.inference_mode(False), torch.random.fork_rng(devices=devices), torch.enable_grad():
         torch.manual_seed(0)
         return METHODS[name](scene).detach()
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph, check_input
-from sgfi.inversion import Estimator, Query, Selections, sweep
+from sgfi.inversion import Estimator, Query, Selections, common_target, sweep
 from sgfi.natural import Prior, reference_state
 
 SCALES = ("size", "response", "energy")
@@ -84,13 +84,11 @@ class Trial:
     """(Q, B, *target) ``d_q``"""
 
     @classmethod
+    @torch.inference_mode(False)
     @torch.no_grad()
     def of(cls, graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Prior) -> Trial:
         check_input(graph, x)
-        targets = {query.target for query in queries}
-        if len(targets) != 1 or None in targets:
-            raise QueryError("queries that name one target", f"{len(targets)} targets", "Group them by target.")
-        target = graph.nodes.canonical(str(queries[0].target))
+        target, x = common_target(graph, queries), x.clone() if x.is_inference() else x
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         point = Linearisation(graph, {"input": [target]}, x, keep=[target])
         deviation = point.values[target] - reference_state(graph, target, x, prior)
@@ -101,6 +99,7 @@ class Trial:
         """(B, *input)"""
         return self.point.values["input"]
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def removal(
         self, pictures: Sequence[Tensor], scale: str = "size", share: float = SHARE, pushed: Tensor | None = None
@@ -120,6 +119,7 @@ class Trial:
         lengths = _lengths(changes) / _lengths(self._whole).clamp_min(TINY)
         return Removal(effect, lengths.mT)
 
+    @torch.inference_mode(False)
     @torch.no_grad()
     def pushed(self, pictures: Sequence[Tensor]) -> Tensor:
         """(B, Q, Q) picture by feature: what each picture does to each feature to first order, at unit length.

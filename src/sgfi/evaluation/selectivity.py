@@ -18,7 +18,7 @@ from torch import Tensor
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.rows import Rows
-from sgfi.inversion import Estimator, Query, sweep
+from sgfi.inversion import Estimator, Query, common_target, sweep
 
 
 def selectivity(estimator: Estimator, x: Tensor, channels: int = 16, cells: int = 16) -> Rows:
@@ -40,18 +40,24 @@ def compare(estimator: Estimator, x: Tensor, queries: Sequence[Query]) -> dict[s
     """
     if len(queries) < 2:
         raise QueryError("two queries or more", str(len(queries)), "Name what to compare.")
-    target, answers = estimator.node(queries[0].target).name, sweep(estimator, x, queries)
+    target = common_target(estimator.graph, [query.toward(estimator.node(query.target).name) for query in queries])
+    answers = sweep(estimator, x, queries)
     inverses = torch.stack([F.normalize(inverse.value.flatten(1), dim=1) for inverse in answers], 1)  # (B, Q, P)
     states = torch.stack([F.normalize(inverse.states[target].flatten(1), dim=1) for inverse in answers], 1)
     local = Linearisation(estimator.graph, {"input": (target,)}, x).at("input")
     pushed = torch.stack([local.jvp(row.reshape(x.shape))[0].flatten(1) for row in inverses.unbind(1)], 1)
     reached = states @ pushed.mT  # (B, query, whose inverse)
     own = torch.arange(len(queries), device=x.device)
-    alike = (inverses @ inverses.mT).abs()
     return {
-        "likeness": (alike.sum((1, 2)) - len(queries)) / (len(queries) ** 2 - len(queries)),
+        "likeness": likeness(inverses),
         "excites_itself": (reached.argmax(2) == own).to(x.dtype).mean(1),
     }
+
+
+def likeness(pictures: Tensor) -> Tensor:
+    """(..., Q, P) pictures of unit length, or zero -> (...): the mean absolute cosine of two of them."""
+    alike, count = (pictures @ pictures.mT).abs(), pictures.shape[-2]
+    return (alike.sum((-1, -2)) - alike.diagonal(dim1=-2, dim2=-1).sum(-1)) / (count**2 - count)
 
 
 def _spread(size: int, count: int) -> list[int]:

@@ -29,7 +29,7 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
 from sgfi.graph.tensor_graph import check_input
-from sgfi.inversion import Estimator, Inverse, Query, Selection, sweep
+from sgfi.inversion import Estimator, Inverse, Query, Selection, checked_query, sweep
 
 DRAWS = 3
 OPERATING_POINT = 0.5
@@ -142,13 +142,16 @@ def trust(
         check_input(estimator.graph, inputs)
     if others is not None and len(others) not in (1, len(x)):
         raise QueryError(f"one other input, or {len(x)}", str(len(others)), "Give one for all, or one for each.")
-    query = query if query.target else query.toward(estimator.target)  # otherwise in the caller's own words
+    query = (
+        query if checked_query(query).target else query.toward(estimator.target)
+    )  # otherwise in the caller's own words
     nodes = [estimator.node(part.target) for part in query.parts]
     selections = [part.selection(node, x.device) for part, node in zip(query.parts, nodes, strict=True)]
     states = [estimator.state(x, node.name) for node in nodes]
     state, numbers = _laid_out(states), sum(selection.count for selection in selections)
+    parts = list(zip(states, selections, strict=True))
     noise = [
-        _laid_out([noise_like(own, chosen, seed + draw) for own, chosen in zip(states, selections, strict=True)])
+        _laid_out([noise_like(*own, seed + draw + DRAWS * part) for part, own in enumerate(parts)])
         for draw in range(DRAWS if numbers > 1 else 0)
     ]
     elsewhere, targets = [], None
@@ -202,13 +205,17 @@ def neighbours(query: Query, node: Node, count: int = 4) -> list[Query]:
 
     Of directions, as many random ones at the same coordinates.
     """
+    if count < 1:
+        return []
     if query.directions is not None:
         rows = torch.Generator().manual_seed(len(query.directions))
         random = torch.randn(count, len(query.directions), node.channels, generator=rows, dtype=torch.float64)
-        return [Query(query.target, None, query.coords, own) for own in random] if node.channels > 1 else []
+        apart = 2 * len(query.directions) <= node.channels  # more would span much of the query's own space
+        return [Query(query.target, None, query.coords, own) for own in random] if apart else []
     if query.coords is not None:
         shifted = [_shifted(query, node, step) for step in product((-1, 0, 1), repeat=len(node.coord_shape))]
-        near = [other for other in shifted if other is not None and set(other.coords or ()) != set(query.coords)]
+        here = set(query.checked_coords(node) or ())  # "*" written out
+        near = [other for other in shifted if other is not None and set(other.coords or ()) != here]
         return near[:: max(1, len(near) // count)][:count]
     if query.channels is not None and 2 * len(query.channels) <= node.channels:
         width, own = len(query.channels), set(query.channels)

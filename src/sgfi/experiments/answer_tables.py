@@ -189,6 +189,8 @@ def _control_cells(rows: Rows, method: str, targets: list[str]) -> list[str]:
 def _intervals(rows: Rows, targets: list[str]) -> str:
     """Of the default, as a sentence."""
     method, parts = "natural, path", []
+    if not _count(rows, method):
+        return f"{method} was not run."
     if _count(rows, method) < FEWEST:
         return f"Fewer than {FEWEST} inputs: a pilot, without intervals."
     for kind in KINDS:

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sgfi.errors import DataError
 from sgfi.inputs.preprocessing import Preprocessing
@@ -51,6 +51,15 @@ class LoadedModel:
         generator = torch.Generator().manual_seed(0)
         dtype = next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
         return torch.randn(2, *self.input_shape, generator=generator).to(dtype)
+
+    @property
+    def vocabulary(self) -> Tensor | None:
+        """(V, D) every token's embedding as the model is fed it, which some models scale; None for other models."""
+        weight = getattr(self.embed, "weight", None)
+        if self.embed is None or weight is None or type(self.embed) is nn.Embedding:
+            return None if weight is None else weight.detach()
+        with torch.no_grad():
+            return self.embed(torch.arange(len(weight), device=weight.device).unsqueeze(0))[0].detach()
 
     @property
     def provenance(self) -> Provenance:

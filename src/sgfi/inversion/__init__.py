@@ -3,7 +3,7 @@
 from sgfi.inversion.estimator import STAGES, Estimator, Inverse, depth_targets
 from sgfi.inversion.family import MapFamily
 from sgfi.inversion.invert import invert, sweep
-from sgfi.inversion.query import Query
+from sgfi.inversion.query import Query, checked_query, common_target
 from sgfi.inversion.selection import JointSelection, Selection, Selections
 from sgfi.inversion.side_inputs import bind
 
@@ -17,6 +17,8 @@ __all__ = [
     "Selection",
     "Selections",
     "bind",
+    "checked_query",
+    "common_target",
     "depth_targets",
     "invert",
     "sweep",

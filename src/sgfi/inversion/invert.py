@@ -66,7 +66,9 @@ def sweep(
     asked = _checked_queries(queries)
     if not sides:
         return _answered(estimator, x, asked, terminal, stage)
-    return answered(estimator, x, sides, terminal, lambda own, x, t: _answered(own, x, asked, t, stage))
+    rank = 2 if asked[0].also else len(estimator.node(asked[0].target).shape)
+    _check_batch(terminal, rank, len(x))
+    return answered(estimator, x, sides, terminal, rank, lambda own, x, t: _answered(own, x, asked, t, stage))
 
 
 def _answered(
@@ -79,7 +81,8 @@ def _answered(
     answers: dict[int, Inverse] = {}
     for nodes, indices in by_target.items():
         same = [asked[index] for index in indices]
-        answers.update(zip(indices, estimator.answer(x, same, _part(terminal, indices, nodes), stage), strict=True))
+        own = _part(terminal, indices, nodes, len(asked))
+        answers.update(zip(indices, estimator.answer(x, same, own, stage), strict=True))
     for inverse in answers.values():
         _check_finite(inverse)
     return [answers[index] for index in range(len(asked))]
@@ -98,10 +101,20 @@ def _check_finite(inverse: Inverse) -> None:
     )
 
 
-def _part(terminal: Tensor | None, indices: list[int], nodes: tuple[Node, ...]) -> Tensor | None:
-    """The terminals of some queries, where each has its own; of a group (B, numbers of all its tensors)."""
+def _check_batch(terminal: Tensor | None, rank: int, inputs: int) -> None:
+    """That a terminal, (B, ...) of this rank or (Q, B, ...), is one of as many inputs."""
+    if not isinstance(terminal, Tensor):
+        return
+    axis = terminal.dim() - rank
+    if axis not in (0, 1) or terminal.shape[axis] != inputs:
+        expected = f"a terminal of {inputs} inputs, (B, ...) or for each query (Q, B, ...)"
+        raise QueryError(expected, str(tuple(terminal.shape)), "Give the target's own shape.")
+
+
+def _part(terminal: Tensor | None, indices: list[int], nodes: tuple[Node, ...], count: int) -> Tensor | None:
+    """The terminals of some of ``count`` queries, where each has its own; of a group (B, numbers of its tensors)."""
     rank = len(nodes[0].shape) if len(nodes) == 1 else 2
-    own = isinstance(terminal, Tensor) and terminal.dim() == rank + 1 and len(terminal) > max(indices)
+    own = isinstance(terminal, Tensor) and terminal.dim() == rank + 1 and len(terminal) == count
     return terminal[indices] if own else terminal  # type: ignore[index]
 
 

@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
-from sgfi.graph import Node
+from sgfi.graph import Node, TensorGraph
 from sgfi.inversion.direction_files import SUFFIX, read_directions
 from sgfi.inversion.directions import Directions, Margin, format_channels, one_hot
 from sgfi.inversion.selection import Selection
@@ -324,3 +324,19 @@ def _decimal(text: str) -> int:
 
 def _malformed(text: str, why: str = "") -> QueryError:
     return QueryError(f"a query {SYNTAX}", f"{text[:200]!r}{f' ({why})' if why else ''}", "Write it in this form.")
+
+
+def checked_query(query: Any) -> Query:
+    """A query, or an error that says how to write one."""
+    if not isinstance(query, Query):
+        todo = 'Build one with sgfi.Query(...) or sgfi.Query.parse("layer3.1.add:17").'
+        raise QueryError("a sgfi.Query", type(query).__name__, todo)
+    return query
+
+
+def common_target(graph: TensorGraph, queries: Sequence[Query]) -> str:
+    """The canonical name of the one target that all queries ask about."""
+    targets = {graph.nodes.canonical(query.target) for query in queries if query.target}
+    if len(targets) != 1 or not all(query.target for query in queries):
+        raise QueryError("queries that name one target", f"{len(targets)} targets", "Group them by target.")
+    return targets.pop()

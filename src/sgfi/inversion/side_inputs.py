@@ -40,14 +40,14 @@ Answer = Callable[[Any, Tensor, Tensor | None], Sequence[Inverse]]
 
 
 def answered(
-    estimator: Estimator, x: Tensor, sides: Mapping[str, Tensor], terminal: Tensor | None, answer: Answer
+    estimator: Estimator, x: Tensor, sides: Mapping[str, Tensor], terminal: Tensor | None, rank: int, answer: Answer
 ) -> list[Inverse]:
-    """The answers for a batch of which every sample has its own side inputs."""
+    """The answers for a batch of which every sample has its own side inputs; ``rank``: of a target with its batch."""
     samples = samples_alike(estimator.graph, x, sides)
     parts = []
     for indices in samples:
         own = bind(estimator, {name: side[indices[:1]] for name, side in sides.items()})
-        parts.append(answer(own, x[indices], _terminals(terminal, x, indices)))
+        parts.append(answer(own, x[indices], _terminals(terminal, rank, indices)))
     order = torch.cat(samples).argsort()
     return [joined(pieces, order) for pieces in zip(*parts, strict=True)]
 
@@ -65,11 +65,9 @@ def samples_alike(graph: TensorGraph, x: Tensor, sides: Mapping[str, Tensor]) ->
     return [torch.tensor(indices, device=graph.device) for indices in groups.values()]
 
 
-def _terminals(terminal: Tensor | None, x: Tensor, indices: Tensor) -> Tensor | None:
+def _terminals(terminal: Tensor | None, rank: int, indices: Tensor) -> Tensor | None:
     """Of some samples: of (B, ...) the rows, of one terminal for each query, (Q, B, ...), the columns."""
-    if not isinstance(terminal, Tensor) or len(indices) == len(x):
-        return terminal
-    return terminal[indices] if len(terminal) == len(x) else terminal[:, indices]
+    return terminal.index_select(terminal.dim() - rank, indices) if isinstance(terminal, Tensor) else terminal
 
 
 def joined(pieces: Sequence[Inverse], order: Tensor) -> Inverse:

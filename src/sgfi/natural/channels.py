@@ -120,11 +120,14 @@ def embedding_prior(table: Tensor, length: int, counts: Tensor | None = None) ->
     """
     if not isinstance(table, Tensor) or table.dim() != 2 or len(table) < 2 or not table.is_floating_point():
         got = str(tuple(table.shape)) if isinstance(table, Tensor) else type(table).__name__
-        raise DataError("an embedding table (tokens, width)", got, "Pass lm.get_input_embeddings().weight.")
+        todo = "Pass the embedding of every token: lm.get_input_embeddings().weight, or as the model is fed it."
+        raise DataError("an embedding table (tokens, width)", got, todo)
     weights = torch.ones(len(table)) if counts is None else torch.as_tensor(counts)
     weights = weights.to(torch.float64)
     if weights.shape != (len(table),) or not torch.isfinite(weights).all() or (weights < 0).any():
         raise DataError(f"{len(table)} counts, none negative", str(tuple(weights.shape)), "Give one per token.")
+    if isinstance(length, bool) or not isinstance(length, int):
+        raise DataError("a whole number of positions", repr(length), "Give the length of a text in tokens.")
     if (weights > 0).sum() < 2 or length < 1:
         raise DataError("at least two tokens that occur and one position", "fewer", "Count a larger corpus.")
     rows = table.detach().cpu().to(torch.float64)

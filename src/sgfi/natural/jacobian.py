@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sgfi.derivatives import Linearisation, LocalMap
+from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph
 from sgfi.natural.path import Path
 
@@ -85,9 +86,12 @@ class Jacobian:
         return torch.tensordot(weights, stack.unflatten(1, (len(weights), self.batch)), ([0], [1]))
 
     def _chunked(self, function: Callable[[Tensor], Tensor], stack: Tensor) -> Tensor:
-        if len(stack) <= self.chunk:
-            return function(stack)
-        return torch.cat([function(part) for part in stack.split(self.chunk)])
+        parts = stack.split(self.chunk) if len(stack) > self.chunk else (stack,)
+        made = [function(part) for part in parts]
+        if not all(torch.isfinite(part).all() for part in made):
+            todo = "Look for overflow, or a division by zero, between the input and the target."
+            raise QueryError("finite derivatives", "NaN or infinity", todo)
+        return made[0] if len(made) == 1 else torch.cat(made)
 
 
 def jacobian(graph: TensorGraph, target: str, x: Tensor, mu: Tensor, path: Path) -> Jacobian:

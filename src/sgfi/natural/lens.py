@@ -13,7 +13,7 @@ from torch import Tensor
 from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
 from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph, check_input, full_precision
-from sgfi.inversion import JointSelection, Query, Selection, Selections
+from sgfi.inversion import JointSelection, Query, Selection, Selections, checked_query
 from sgfi.inversion.estimator import checked_terminal, target_or_own
 from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
@@ -22,10 +22,10 @@ from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
-from sgfi.natural.recent import Recent, contents
+from sgfi.natural.recent import Recent, contents, revisions
 from sgfi.natural.reference import registered
 from sgfi.natural.solution import Shares, Solution, Solver
-from sgfi.natural.solve import Problem
+from sgfi.natural.solve import ROWS_MEMORY, Problem
 
 ACTIVATIONS = 2**31
 """Bytes of activations kept for derivatives: larger batches are answered one part after another."""
@@ -166,7 +166,7 @@ class NaturalInverse:
         pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
         if terminal is not None:
             terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
-        for start, part in self._parts(x, queries[0]):
+        for start, part in self._parts(x, *queries):
             problem = self._problem_of(part, queries[0])
             if terminal is None:
                 registered = self._registered_of(part, queries[0], problem.jacobian)
@@ -174,11 +174,15 @@ class NaturalInverse:
                 registered = terminal.movedim(-rank, 0)[start : start + len(part)].movedim(0, -rank)
                 registered = problem.jacobian.scaled(registered)
             targets = chosen.project(registered)  # (Q, B, *target)
+            if not torch.isfinite(targets).all():
+                todo = "Look for overflow in the model there."
+                raise QueryError("a finite feature", f"NaN or infinity at {queries[0].target!r}", todo)
             solved = problem.solve(chosen, targets) if stage == "final" else _pulled(problem, targets, stage)
             for number, (solution, share) in enumerate(solved):
                 states = problem.jacobian.parted(problem.jacobian.scaled(targets[number], 0.5))
                 pieces[number].append((states, solution, share))
-        return [self._answer(x, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
+        kept = x.clone()  # shares are worked out when they are asked for; the caller may write to x before
+        return [self._answer(kept, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -193,9 +197,9 @@ class NaturalInverse:
         for number, least, what in ((count, 1, "at least one sample"), (corrections, 0, "corrections from zero up")):
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise QueryError(what, repr(number), "Give a whole number.")
-        if corrections and len(query.parts) > 1:
+        if corrections and len(checked_query(query).parts) > 1:
             raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
-        (value,) = (answer.value for answer in self.answer(x, [query]))
+        (value,) = (answer.value for answer in self.answer(x, [checked_query(query)]))
         chosen, drawn = self._selection(query, x.device), []
         for start, part in self._parts(x, query):
             problem = self._problem_of(part, query)
@@ -310,7 +314,8 @@ class NaturalInverse:
         if self.recent is None:
             return make()
         settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.solver)
-        return self.recent.get((what, contents(x), node.name, settings), make, size)
+        weights = revisions(self.graph.constants.values())
+        return self.recent.get((what, contents(x), node.name, settings, weights), make, size)
 
     def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
         """t before masking: ``J (x - mu)`` or ``H(x) - H(mu)``, (B, *target)."""
@@ -323,11 +328,17 @@ class NaturalInverse:
         derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
         return derivative.push((x - mu).unsqueeze(0))[0]
 
-    def _parts(self, x: Tensor, query: Query) -> Iterable[tuple[int, Tensor]]:
-        """Parts of a batch whose activations fit into memory, each with the place where it begins."""
-        points = 1 if self.path.rule == "end" else self.path.points
-        sizes = [sum(activations(self.graph, self.node(part.target).name)) for part in query.parts]
-        most = max(1, ACTIVATIONS // (sum(sizes) * points * x.element_size()))
+    def _parts(self, x: Tensor, *queries: Query) -> Iterable[tuple[int, Tensor]]:
+        """Parts of a batch whose activations and written-out rows fit into memory, each with where it begins.
+
+        ``queries`` are on one target.
+        """
+        sizes = [sum(activations(self.graph, self.node(part.target).name)) for part in queries[0].parts]
+        most = max(1, ACTIVATIONS // (sum(sizes) * self.path.count * x.element_size()))
+        counts = [self._selection(query).count for query in queries]
+        rows = max((count for count in counts if count <= SHARE_EXACT), default=0)
+        if rows and len(x):
+            most = min(most, max(1, ROWS_MEMORY // (rows * x[0].numel() * x.element_size())))
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
 
 

@@ -40,6 +40,11 @@ class Path:
                 "a curve: a function of x, mu and nodes", type(self.curve).__name__, "See sgfi.natural.path."
             )
 
+    @property
+    def count(self) -> int:
+        """Points that derivatives are taken at."""
+        return len(RULES[self.rule](self.points)[0])
+
     def at(self, x: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
         """Points ``(m, B, ...)`` and weights ``(m,)`` of a batch of inputs ``(B, ...)``."""
         numbers = RULES[self.rule](self.points)

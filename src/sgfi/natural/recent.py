@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from torch import Tensor
@@ -34,6 +34,11 @@ class Recent:
                 self.held -= gone
         self._kept.move_to_end(key)
         return self._kept[key][0]
+
+
+def revisions(tensors: Iterable[Tensor]) -> Hashable:
+    """Changes where one of the tensors is exchanged or written in place; of tensors that count no writes, the place."""
+    return tuple((own.data_ptr(), 0 if own.is_inference() else own._version) for own in tensors)
 
 
 def contents(x: Tensor) -> Hashable:

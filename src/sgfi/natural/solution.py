@@ -44,7 +44,7 @@ class Solver:
                 continue
             if isinstance(number, bool) or not isinstance(number, int) or number < least:
                 raise QueryError(f"{name} of at least {least}", repr(number), "Give a whole number.")
-        if not 0 < self.tolerance < 1:
+        if not isinstance(self.tolerance, (int, float)) or not 0 < self.tolerance < 1:
             raise QueryError("a tolerance between 0 and 1", repr(self.tolerance), "0.05 is usual.")
         if self.preconditioner not in PRECONDITIONERS:
             raise QueryError(

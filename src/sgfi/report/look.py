@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -156,7 +156,7 @@ def input_prior(
 ) -> Prior | Preprocessing | None:
     """What :func:`sgfi.natural` needs to know of a model's inputs: a language model's embeddings, every token counting
     alike, or how pictures are prepared."""
-    table = None if loaded is None or loaded.tokenizer is None else getattr(loaded.embed, "weight", None)
+    table = None if loaded is None or loaded.tokenizer is None else loaded.vocabulary
     if table is not None:
         return embedding_prior(table, int(graph.input.shape[1] or 1))
     return preprocessing or (None if loaded is None else loaded.preprocessing)
@@ -255,11 +255,17 @@ def captured_at(source: Source | Any, x: Tensor, queries: Sequence[Query] | None
         raise QueryError("a module, a captured graph or a model's name", type(model).__name__, "Pass one of these.")
     graphs = _graphs.setdefault(model, {})
     weights = (*model.parameters(), *model.buffers())
-    key = x.shape[1:], x.dtype, x.device, tuple((id(weight), _address(weight)) for weight in weights)
+    held = tuple((id(weight), _address(weight)) for weight in weights)
+    key = x.shape[1:], x.dtype, x.device, held, _structure(model)
     if key not in graphs or any(name not in graphs[key].nodes for name in names):
         graphs.clear()  # of another size, of weights that were replaced, or with attention closed
         graphs[key] = capture_with(model, torch.cat([x, x]), names)
     return graphs[key]
+
+
+def _structure(model: nn.Module) -> tuple[Hashable, ...]:
+    """Changes where a module without weights is exchanged, or its mode or settings."""
+    return tuple((name, type(own), own.training, own.extra_repr()) for name, own in model.named_modules())
 
 
 def _address(weight: Tensor) -> int:

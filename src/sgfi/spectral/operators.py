@@ -130,7 +130,7 @@ class Operator:
 
         Linear in the normalised frequency of one coordinate axis: bin over length, from 0 to 1/2.
         """
-        if partition.kind != "singleton" or old.bins == new.bins:
+        if partition.kind != "singleton" or old.coords == new.coords:
             return dict(weights)
         return {key: _interpolated(weight, old.coords[0], new.coords[0]) for key, weight in weights.items()}
 
@@ -287,6 +287,17 @@ class DiagonalLowRank(Operator):
     def adjoint(self, weights: Full) -> tuple[Operator, dict[str, Tensor]]:
         swapped = {"left": weights["right"].mT, "right": weights["left"].mT, "diagonal": weights["diagonal"]}
         return self, {key: _conjugate(weight) for key, weight in swapped.items()}
+
+    def resampled(self, weights: Full, partition: Partition, old: Basis, new: Basis) -> dict[str, Tensor]:
+        """The products are interpolated and factorised again: factors of two bins may differ by any rotation."""
+        if partition.kind != "singleton" or old.coords == new.coords:
+            return dict(weights)
+        whole = {"diagonal": weights["diagonal"], "product": weights["left"] @ weights["right"]}
+        low = super().resampled(whole, partition, old, new)
+        left, values, right = torch.linalg.svd(low["product"], full_matrices=False)
+        rank = weights["left"].shape[-1]
+        scaled = left[..., :rank] * values[..., None, :rank].to(left)
+        return {"diagonal": low["diagonal"], "left": scaled, "right": right[..., :rank, :].contiguous()}
 
     def shapes(self, groups: int, channels: int) -> dict[str, tuple[int, ...]]:
         rank = min(self.rank, channels)

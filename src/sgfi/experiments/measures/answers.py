@@ -19,6 +19,7 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.occlusion import Occlusion, occlusion
 from sgfi.evaluation.removal import SCALES, Trial, best_at_own
+from sgfi.evaluation.selectivity import likeness
 from sgfi.evaluation.trust import noise_like
 from sgfi.experiments.cases import Case
 from sgfi.experiments.ledger import Ledger, Scores
@@ -72,13 +73,14 @@ def answers(
     contestants = Contestants(case, prior, methods, targets)
     ledger = Ledger(case.families.parent / "answers", _facts(case, asked))
     table: Table = {}
-    for number, (x, other) in enumerate(_pairs(case, images)):
+    for number, (x, other, partner) in enumerate(_pairs(case, images)):
         scene = _Input(contestants, x, other, targets, asked)
         for (target, kind), method in product(_kinds(case, targets), methods):
             if number >= (fewer or {}).get(method, number + 1):
                 continue
-            controlled = number < controls and method in ESTIMATORS
-            name = f"{number} {target} {kind} {contestants.identity(method)}{' controlled' * controlled}"
+            controlled = number < controls and method in ESTIMATORS and partner != number
+            name = f"{number} {target} {kind} {contestants.identity(method)}"
+            name += f" controlled by {partner}" * controlled
             scores = ledger.take(name, partial(scene.scores, target, kind, method, controlled))
             row = table.setdefault(f"{method}, {target}, {kind}", {})
             for score, value in scores.items():
@@ -140,9 +142,10 @@ class _Input:
         if method not in ESTIMATORS:
             return scores
         estimator = self.contestants.estimator(method)
-        if case.loaded.embed is not None and kind == "cells":
-            table = case.loaded.embed.weight.detach()  # type: ignore[attr-defined]
-            scores["exact_token"] = _exact(queries, [value + estimator.origin for value in values], self.x, table)
+        table = case.loaded.vocabulary
+        if table is not None and kind == "cells":
+            places = [value + estimator.origin for value in values]
+            scores["exact_token"] = _exact(queries, places, self.x, table)
         return scores | (_controls(estimator, queries, values, self.x, self.other) if controlled else {})
 
 
@@ -152,7 +155,7 @@ def _facts(case: Case, asked: Asked) -> dict[str, object]:
         "weights": case.plan.graph.fingerprint,
         "calibration": case.calibration.digest,
         "evaluation": case.evaluation.digest,
-        "input": case.loaded.input_shape,
+        "input": case.loaded.provenance,
         "queries": [asked.channels, asked.cells, asked.strongest],
         "code": code_digest(),
     }
@@ -165,11 +168,14 @@ def _kinds(case: Case, targets: Sequence[str]) -> list[tuple[str, str]]:
     return [(target, kind) for target, kinds in sizes.items() for kind, size in kinds.items() if size > 1]
 
 
-def _pairs(case: Case, images: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Every evaluated input (1, ...) with the next one."""
+def _pairs(case: Case, images: int | None) -> Iterator[tuple[Tensor, Tensor, int]]:
+    """Every evaluated input (1, ...) with the next one of its batch and that one's number."""
+    start = 0
     for batch in evaluation_batches(case, images):
         for index in range(len(batch)):
-            yield batch[index : index + 1], batch.roll(-1, 0)[index : index + 1]
+            after = (index + 1) % len(batch)
+            yield batch[index : index + 1], batch[after : after + 1], start + after
+        start += len(batch)
 
 
 def _queries(node: Node, state: Tensor, mean: Tensor, asked: Asked) -> Iterator[tuple[str, list[Query]]]:
@@ -197,9 +203,7 @@ def _judged(trial: Trial, values: list[Tensor]) -> Scores:
     energy = prior.energy(stack) / stack.flatten(1).square().sum(1).clamp_min(1e-30)
     relative = energy / (prior.energy(whole) / whole.square().sum())
     scores["roughness"] = float(relative.mean())  # prior energy at equal length; 1: like the input itself
-    unit = F.normalize(stack.flatten(1), dim=1)
-    alike = (unit @ unit.mT).abs()
-    scores["likeness"] = float((alike.sum() - len(unit)) / (len(unit) ** 2 - len(unit)))
+    scores["likeness"] = float(likeness(F.normalize(stack.flatten(1), dim=1)))
     return scores
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 import sgfi
@@ -18,9 +18,11 @@ from sgfi.evaluation.decoder import Decoder, Decoders, Training, train_decoder
 from sgfi.evaluation.pictures import METHODS, NATURAL, Scene, pictures
 from sgfi.experiments.cases import Case
 from sgfi.experiments.ledger import digest
+from sgfi.experiments.provenance import code_digest
 from sgfi.inversion import Estimator, Query
 from sgfi.language import tokenise
 from sgfi.natural import Prior, embedding_prior, from_tensors
+from sgfi.storage.files import write_tensors
 
 MAPS, ADDITIVE, ALIGNED = "maps", "maps, additive gauge", "maps, aligned"
 DECODER = "trained decoder"
@@ -30,16 +32,13 @@ ESTIMATORS = (*NATURAL, MAPS, ADDITIVE, ALIGNED, DECODER)
 def prior_of(case: Case) -> Prior:
     """Of the calibration inputs, kept beside the families; for a language model of its embeddings, weighted by the
     calibration text."""
-    embed = case.loaded.embed
-    if embed is None:
-        facts = [case.loaded.preprocessing and case.loaded.preprocessing.as_dict(), case.calibration.digest]
+    table = case.loaded.vocabulary
+    if table is None:
+        facts = [case.loaded.provenance, case.calibration.digest, code_digest()]
         file = case.families / f"prior-{digest(facts)}.safetensors"
         if not file.is_file():
-            save_file(
-                {name: t.contiguous() for name, t in sgfi.prior(case.calibration.batches).tensors().items()}, file
-            )
+            write_tensors(file, sgfi.prior(case.calibration.batches).tensors(), {})
         return from_tensors(load_file(file))
-    table: Tensor = embed.weight.detach()  # type: ignore[attr-defined, assignment]
     text = Path(case.calibration.path).read_text(encoding="utf-8", errors="replace")
     counts = torch.bincount(tokenise(case.loaded.tokenizer, text), minlength=len(table))
     return embedding_prior(table, case.loaded.input_shape[0], counts)
@@ -89,12 +88,12 @@ class Contestants:
     def _decoder(self, target: str) -> Decoder:
         """Trained now, or read back."""
         case, graph, training = self.case, self.case.plan.graph, Training()
-        facts = [graph.fingerprint, target, case.calibration.digest, self.prior.shape, vars(training)]
+        facts = [graph.fingerprint, target, case.calibration.digest, self.prior.shape, vars(training), code_digest()]
         file = case.families / f"decoder-{digest(facts)}.safetensors"
         if file.is_file():
             decoder = Decoder(graph.nodes[target], self.prior.shape, training.width)
             decoder.load_state_dict(load_file(file))
             return decoder.eval().requires_grad_(False)
         decoder = train_decoder(graph, target, case.calibration.batches, self.prior, training)
-        save_file(decoder.state_dict(), file)
+        write_tensors(file, decoder.state_dict(), {})
         return decoder

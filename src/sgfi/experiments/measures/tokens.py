@@ -180,8 +180,9 @@ def embedded(case: Case, given: Sequence[Context]) -> Tensor:
 
 def vocabulary(case: Case) -> Tensor:
     """(V, D)"""
-    if case.loaded.embed is None:
+    table = case.loaded.vocabulary
+    if table is None:
         raise DataError(
             "a language model for a measure of tokens", case.loaded.spec, "Use an hf: causal language model."
         )
-    return case.loaded.embed.weight.detach()  # type: ignore[attr-defined]
+    return table
