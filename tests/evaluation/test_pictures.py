@@ -8,6 +8,7 @@ from torch import nn
 
 import sgfi
 from sgfi.errors import QueryError
+from sgfi.evaluation import pictures as module
 from sgfi.evaluation.pictures import METHODS, Scene, pictures
 from tests.analytic import Line
 
@@ -108,3 +109,15 @@ def test_a_caller_in_inference_mode() -> None:
         inside = Scene.of(scene.graph, scene.x.clone(), prior, QUERIES)
         for name in ("gradient", "raw VJP", "integrated gradients"):
             assert torch.isfinite(pictures(name, inside)).all()
+
+
+def test_accentuation_raises_its_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("horama")
+    monkeypatch.setattr(module, "ACCENTUATION_STEPS", 16)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 1)).eval()
+    x = torch.rand(2, 3, 1, 1) + 0.1 * torch.rand(2, 3, 16, 16)  # nearly flat: crops are alike
+    queries = [sgfi.Query("0", channel) for channel in range(4)]
+    scene = Scene.of(sgfi.capture(model, x), x, sgfi.prior([torch.randn(16, 3, 16, 16)]), queries, model)
+    for direction, added in zip(scene.directions(), pictures("accentuation", scene), strict=True):
+        assert (scene.score(x + added, direction) > scene.score(x, direction)).all()

@@ -250,14 +250,14 @@ def _masked(scene: Scene, maps: Tensor) -> Tensor:
 
 @method("accentuation")
 def _accentuated(scene: Scene) -> Tensor:
-    """Horama's feature accentuation, seeded with the input; what it adds to the input."""
+    """Horama's feature accentuation, seeded with the input; what it adds to it. Horama maximises."""
     horama = need("horama.feature_accentuation", "comparisons")
     changed = []
     for direction in scene.directions():
         for index, image in enumerate(scene.x):
             wanted = direction[index : index + 1]
             accented, _ = horama.accentuation(
-                lambda crops, wanted=wanted: -scene.score(crops, wanted).mean(),
+                lambda crops, wanted=wanted: scene.score(crops, wanted).mean(),
                 image,
                 total_steps=ACCENTUATION_STEPS,
                 image_size=image.shape[-1],
