@@ -121,5 +121,22 @@ def test_runs_of_other_methods_on_the_same_inputs_are_one_table(ran: Ran, tmp_pa
     page = filled("<!-- answers: a+b -->\n<!-- /answers -->", tmp_path)
     assert "| natural, path |" in page and "| gradient |" in page
     other = ran("answers", options(methods=["gradient"], images=2, queries={"channels": 2, "cells": 3}))
-    with pytest.raises(DataError, match="the same network, queries and inputs"):
+    with pytest.raises(DataError, match="the same network and queries"):
         answer_tables.joined([first, other])
+
+
+def test_a_run_on_later_inputs_is_put_behind_the_first(ran: Ran) -> None:
+    whole, first, later = (
+        ran("answers", options(methods=["gradient", "maps"], fewer={"maps": 1}, **given))
+        for given in ({"images": 4}, {"images": 2}, {"images": 4, "start": 2})
+    )
+    rows = answer_tables.joined([later, first]).tables["answers"]["as declared"]
+    expected = whole.tables["answers"]["as declared"]
+    assert set(rows) == set(expected)
+    for row, scores in expected.items():
+        for name in ("own_size", "best_at_own_energy", "likeness"):
+            ours, whole_scores = rows[row][name], scores[name]
+            assert ours["values"] == whole_scores["values"], (row, name)
+            assert [ours[key] for key in ("mean", "low", "high")] == pytest.approx(
+                [whole_scores[key] for key in ("mean", "low", "high")], rel=1e-4
+            )

@@ -2,11 +2,12 @@
 
 A page holds ``<!-- answers: folder -->`` ... ``<!-- /answers -->`` with the folder of a result relative to the page;
 :func:`filled` puts the result's tables between the marks, or where several folders are named one row for each tensor.
-``folder+folder`` are runs of other methods on the same inputs, shown as one result.
+``folder+folder`` are runs of other methods, or on later inputs of the same set, shown as one result.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any
 
 from sgfi.errors import DataError
 from sgfi.evaluation.tables import FEWEST, markdown_table
-from sgfi.experiments.results import Result, Score, read_result
+from sgfi.experiments.results import Result, Score, read_result, summarise
 
 MARKS = re.compile(r"(<!-- answers: (\S+(?: \S+)*) -->\n).*?(<!-- /answers -->)", re.DOTALL)
 KINDS = ("channels", "cells")
@@ -34,24 +35,43 @@ def filled(page: str, folder: Path) -> str:
 
 
 def joined(results: Sequence[Result]) -> Result:
-    """Runs of several methods on the same queries and inputs as one result; of a row that two have, the first's."""
+    """Runs of several methods, or on later inputs (``start``), as one result; what two have measured is the first's."""
     first = results[0]
-    tables = {measure: dict(variants) for measure, variants in first.tables.items()}
     for other in results[1:]:
         if _compared(other) != _compared(first):
             got = f"{first.provenance['command']!r} and {other.provenance['command']!r}"
-            raise DataError("runs with the same network, queries and inputs", got, "Join what can be compared.")
-        for measure, variants in other.tables.items():
-            known = tables.setdefault(measure, {})
-            for label, rows in variants.items():
-                own = known.get(label, {})
-                known[label] = {**own, **{row: scores for row, scores in rows.items() if row not in own}}
+            raise DataError("runs with the same network and queries on one set of inputs", got, "Join such runs.")
     commands = "` and `".join(result.provenance["command"] for result in results)
+    tables: dict[str, dict[str, Rows]] = {}
+    for result in sorted(results, key=_start):
+        for measure, variants in result.tables.items():
+            for label, rows in variants.items():
+                own = tables.setdefault(measure, {}).setdefault(label, {})
+                later = _start(result) if measure == "answers" else 0
+                new = {row: _after(own.get(row, {}), scores, later, first) for row, scores in rows.items()}
+                tables[measure][label] = {**own, **new}
     return replace(first, provenance={**first.provenance, "command": commands}, tables=tables)
 
 
+def _after(known: Mapping[str, Score], more: Mapping[str, Score], start: int, result: Result) -> dict[str, Score]:
+    """Scores of inputs from ``start`` on put behind those that are known; what begins before their end is left out."""
+    scores = dict(known)
+    for name, score in more.items():
+        before = known.get(name, {}).get("values", [])
+        if not known:
+            scores[name] = score
+        elif "values" in score and start >= len(known["own_size"]["values"]):
+            values = [math.nan if value is None else value for value in (*before, *score["values"])]
+            scores[name] = summarise(values, result.experiment["resamples"])
+    return scores
+
+
+def _start(result: Result) -> int:
+    return result.experiment["measures"]["answers"].get("start") or 0
+
+
 def _compared(result: Result) -> list[Any]:
-    """What rows of two runs must have in common to stand in one table."""
+    """What two runs must have in common to stand in one table."""
     same = [
         [label, about["model"], about["calibration"]["digest"], about["evaluation"]["digest"]]
         for label, about in result.variants.items()

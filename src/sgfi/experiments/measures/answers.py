@@ -59,13 +59,15 @@ def answers(
     methods: Sequence[str] = (*NATURAL, MAPS, "raw VJP", "gradient", DECODER),
     queries: Mapping[str, Any] | None = None,
     images: int | None = None,
+    start: int = 0,
     fewer: Mapping[str, int] | None = None,
     controls: int = 16,
 ) -> Table:
     """Removal at three scales, self-excitation, agreement with occlusion, likeness, controls, seconds a query.
 
     ``queries``: see :class:`Asked`. ``fewer`` inputs for the methods it names; ``controls`` is on how many inputs
-    random, swapped and zero targets are tried.
+    random, swapped and zero targets are tried. ``start``: inputs before this one are left to another run, whose result
+    stands in one table with this one (:func:`sgfi.experiments.answer_tables.joined`).
     """
     asked = Asked.from_dict(queries or {})
     prior = prior_of(case)
@@ -74,6 +76,8 @@ def answers(
     ledger = Ledger(case.families.parent / "answers", _facts(case, asked))
     table: Table = {}
     for number, (x, other, partner) in enumerate(_pairs(case, images)):
+        if number < start:
+            continue
         scene = _Input(contestants, x, other, targets, asked)
         for (target, kind), method in product(_kinds(case, targets), methods):
             if number >= (fewer or {}).get(method, number + 1):
