@@ -205,3 +205,11 @@ def test_a_module_without_weights_that_is_exchanged_is_another_model(x: torch.Te
     after, fresh = (sgfi.look(each, x, target).value for each in (model, copy.deepcopy(model)))
     torch.testing.assert_close(after, fresh)
     assert not torch.allclose(before, after)
+
+
+def test_a_signal_with_its_batch_axis_under_a_prior_of_its_own() -> None:
+    torch.manual_seed(0)
+    model, signal = nn.Sequential(nn.Conv1d(3, 4, 3, padding=1)).eval(), torch.randn(1, 3, 16)
+    prior = sgfi.prior([torch.randn(32, 3, 16)], kind="grid")
+    with_batch, without = (sgfi.look(model, x, "0:1", prior=prior).value for x in (signal, signal[0]))
+    torch.testing.assert_close(with_batch, without)

@@ -119,10 +119,10 @@ def look(
         x, sides = model.split(x)
         model = model.bind(sides)
     source, loaded, prepared = opened(model, preprocessing)
-    batch = prepared_input(x, source, prepared)
+    batch = prepared_input(x, source, prepared, prior)
     graph = captured_at(source, batch, queries)
     lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
-    others = None if other is None else prepared_input(other, source, prepared)
+    others = None if other is None else prepared_input(other, source, prepared, prior)
     return look_through(lens, batch, queries, others, prepared)
 
 
@@ -206,10 +206,12 @@ def parsed(query: str | Query | Sequence[str | Query] | None) -> list[Query] | N
     return [Query.parse(entry) if isinstance(entry, str) else entry for entry in listed]
 
 
-def prepared_input(x: Any, source: Source | Any, preprocessing: Preprocessing | None) -> Tensor:
+def prepared_input(
+    x: Any, source: Source | Any, preprocessing: Preprocessing | None, prior: Prior | None = None
+) -> Tensor:
     """(1, *input)"""
     if isinstance(x, Tensor):
-        batch = x.unsqueeze(0) if x.dim() in _bare_ranks(source) else x
+        batch = x.unsqueeze(0) if x.dim() in _bare_ranks(source, prior) else x
         if not batch.dim() or len(batch) != 1:
             got = f"a batch of {len(batch)}" if batch.dim() else "a single number"
             raise QueryError("one input", got, "Look at one at a time: x[i : i + 1].")
@@ -238,8 +240,10 @@ def embedded(loaded: LoadedModel, text: str) -> Tensor:
         return loaded.embed(ids.unsqueeze(0))
 
 
-def _bare_ranks(source: Source | Any) -> tuple[int, ...]:
-    """How many axes an input without its batch axis has."""
+def _bare_ranks(source: Source | Any, prior: Prior | None) -> tuple[int, ...]:
+    """How many axes an input without its batch axis has; of a module alone it is guessed: a vector or a picture."""
+    if isinstance(prior, Prior):
+        return (len(prior.shape),)
     if isinstance(source, TensorGraph):
         return (len(source.input.shape) - 1,)
     return (len(source.input_shape),) if isinstance(source, LoadedModel) else (1, 3)
