@@ -55,6 +55,8 @@ def test_every_method_on_a_tiny_network(ran: Ran) -> None:
 def test_misuse_is_named(ran: Ran) -> None:
     with pytest.raises(QueryError, match="Did you mean"):
         ran("answers", options(methods=["gradiant"]))
+    with pytest.raises(QueryError, match="the one after the last"):
+        ran("answers", options(images=[2, 1]))
     with pytest.raises(QueryError, match="strongest"):
         ran("answers", options(queries={"strongest": "loudest"}))
     with pytest.raises(QueryError, match="ReLU"):
@@ -128,7 +130,7 @@ def test_runs_of_other_methods_on_the_same_inputs_are_one_table(ran: Ran, tmp_pa
 def test_a_run_on_later_inputs_is_put_behind_the_first(ran: Ran) -> None:
     whole, first, later = (
         ran("answers", options(methods=["gradient", "maps"], fewer={"maps": 1}, **given))
-        for given in ({"images": 4}, {"images": 2}, {"images": 4, "start": 2})
+        for given in ({"images": 4}, {"images": 2}, {"images": [2, 4]})
     )
     rows = answer_tables.joined([later, first]).tables["answers"]["as declared"]
     expected = whole.tables["answers"]["as declared"]

@@ -169,7 +169,7 @@ def test_the_papers_numbers_have_addresses(name: str) -> None:
 def test_a_picture_model_has_no_tokens(tmp_path: Path) -> None:
     class Case:
         class loaded:
-            embed, spec = None, "torchvision:resnet18"
+            vocabulary, spec = None, "torchvision:resnet18"
 
     with pytest.raises(DataError, match="language model"):
         vocabulary(Case())  # type: ignore[arg-type]

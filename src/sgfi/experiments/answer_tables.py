@@ -16,6 +16,7 @@ from typing import Any
 
 from sgfi.errors import DataError
 from sgfi.evaluation.tables import FEWEST, markdown_table
+from sgfi.experiments.measures.answers import span
 from sgfi.experiments.results import Result, Score, read_result, summarise
 
 MARKS = re.compile(r"(<!-- answers: (\S+(?: \S+)*) -->\n).*?(<!-- /answers -->)", re.DOTALL)
@@ -35,7 +36,7 @@ def filled(page: str, folder: Path) -> str:
 
 
 def joined(results: Sequence[Result]) -> Result:
-    """Runs of several methods, or on later inputs (``start``), as one result; what two have measured is the first's."""
+    """Runs of several methods, or on later inputs, as one result; what two have measured is the first's."""
     first = results[0]
     for other in results[1:]:
         if _compared(other) != _compared(first):
@@ -67,7 +68,7 @@ def _after(known: Mapping[str, Score], more: Mapping[str, Score], start: int, re
 
 
 def _start(result: Result) -> int:
-    return result.experiment["measures"]["answers"].get("start") or 0
+    return span(result.experiment["measures"]["answers"].get("images"))[0]
 
 
 def _compared(result: Result) -> list[Any]:

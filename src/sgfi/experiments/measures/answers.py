@@ -58,24 +58,24 @@ def answers(
     targets: Sequence[str] = (),
     methods: Sequence[str] = (*NATURAL, MAPS, "raw VJP", "gradient", DECODER),
     queries: Mapping[str, Any] | None = None,
-    images: int | None = None,
-    start: int = 0,
+    images: int | Sequence[int] | None = None,
     fewer: Mapping[str, int] | None = None,
     controls: int = 16,
 ) -> Table:
     """Removal at three scales, self-excitation, agreement with occlusion, likeness, controls, seconds a query.
 
     ``queries``: see :class:`Asked`. ``fewer`` inputs for the methods it names; ``controls`` is on how many inputs
-    random, swapped and zero targets are tried. ``start``: inputs before this one are left to another run, whose result
-    stands in one table with this one (:func:`sgfi.experiments.answer_tables.joined`).
+    random, swapped and zero targets are tried. ``images`` is how many inputs, or from which to which: another run may
+    have the first ones and stand in one table with this one (:func:`sgfi.experiments.answer_tables.joined`).
     """
     asked = Asked.from_dict(queries or {})
+    start, stop = span(images)
     prior = prior_of(case)
     targets = tuple(targets) or (case.plan.target,)
     contestants = Contestants(case, prior, methods, targets)
     ledger = Ledger(case.families.parent / "answers", _facts(case, asked))
     table: Table = {}
-    for number, (x, other, partner) in enumerate(_pairs(case, images)):
+    for number, (x, other, partner) in enumerate(_pairs(case, stop)):
         if number < start:
             continue
         scene = _Input(contestants, x, other, targets, asked)
@@ -90,6 +90,15 @@ def answers(
             for score, value in scores.items():
                 row.setdefault(score, []).append(value)
     return table
+
+
+def span(images: int | Sequence[int] | None) -> tuple[int, int | None]:
+    """The first evaluated input and the one after the last."""
+    if not isinstance(images, (list, tuple)):
+        return 0, images  # type: ignore[return-value]
+    if len(images) != 2 or not all(type(number) is int for number in images) or not 0 <= images[0] < images[1]:
+        raise QueryError("a number of inputs, or the first and the one after the last", repr(images), "As in [32, 64].")
+    return images[0], images[1]
 
 
 @dataclass(frozen=True, eq=False)
