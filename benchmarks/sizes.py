@@ -72,6 +72,7 @@ NETWORKS = {
     "mobilenet_v2-96": Subject("mobilenet_v2", 96),
     "mobilenet_v2-224": Subject("mobilenet_v2", 224),
     "deit_tiny-224": Subject("deit_tiny", 224),
+    "resnet50-112": Subject("resnet50", 112),
     "resnet50-224": Subject("resnet50", 224),
     "vit_b_16-224": Subject("vit_b_16", 224, real=False),
 }
