@@ -15,6 +15,7 @@ from sgfi.experiments.answer_tables import MARKS, filled
 from sgfi.experiments.exhibits import exhibit
 from sgfi.experiments.ledger import Ledger
 from sgfi.experiments.measures.contestants import ESTIMATORS
+from sgfi.experiments.quotations import quoted
 from sgfi.figures.experiments import experiment_figure
 from sgfi.figures.methods import methods_figure
 from sgfi.inversion import Query
@@ -127,7 +128,7 @@ def test_runs_of_other_methods_on_the_same_inputs_are_one_table(ran: Ran, tmp_pa
         answer_tables.joined([first, other])
 
 
-def test_a_run_on_later_inputs_is_put_behind_the_first(ran: Ran) -> None:
+def test_a_run_on_later_inputs_is_put_behind_the_first(ran: Ran, tmp_path: Path) -> None:
     whole, first, later = (
         ran("answers", options(methods=["gradient", "maps"], fewer={"maps": 1}, **given))
         for given in ({"images": 4}, {"images": 2}, {"images": [2, 4]})
@@ -142,3 +143,9 @@ def test_a_run_on_later_inputs_is_put_behind_the_first(ran: Ran) -> None:
             assert [ours[key] for key in ("mean", "low", "high")] == pytest.approx(
                 [whole_scores[key] for key in ("mean", "low", "high")], rel=1e-4
             )
+    for name, result in (("a", first), ("b", later)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text(json.dumps(result.as_dict()), encoding="utf-8")
+    address = next(f"answers/as declared/{row}/own_size" for row in expected if row.startswith("gradient"))
+    both, alone = (quoted(f"9.9999<!-- {name} {address} -->", tmp_path) for name in ("a+b", "a"))
+    assert both.startswith(f"{whole.at(address)['mean']:.4f}<") and both[:6] != alone[:6]

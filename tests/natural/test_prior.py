@@ -52,6 +52,31 @@ def test_every_prior_is_one_symmetric_positive_definite_matrix(name: str) -> Non
     assert fitted.mean.shape == fitted.shape
 
 
+@pytest.mark.parametrize("size", [1, 2, 7, 8])
+def test_long_axes_are_transformed_without_a_matrix(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, power = torch.randn(3, size, dtype=torch.float64), torch.rand(2, size, dtype=torch.float64)
+    basis = cosine.matrix(size, torch.float64, x.device)
+    monkeypatch.setattr(cosine, "LONG", 0)
+    monkeypatch.setattr(cosine, "matrix", None)
+    torch.testing.assert_close(cosine.analyse(x, 1), x @ basis.mT, rtol=0, atol=1e-13)
+    torch.testing.assert_close(cosine.synthesise(x, 1), x @ basis, rtol=0, atol=1e-13)
+    torch.testing.assert_close(cosine.variance(power), power @ basis.square(), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["grid", "channels last", "signal", "volume"])
+def test_priors_of_long_axes_are_those_of_short_ones(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cosine, "LONG", 4)  # some axes by a matrix, some by an FFT
+    test_every_prior_is_one_symmetric_positive_definite_matrix(name)
+
+
+def test_a_second_of_sound_has_a_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix of 16,000 x 16,000 double numbers takes two GiB."""
+    monkeypatch.setattr(cosine, "matrix", None)
+    sound = torch.randn(4, 1, 16_000).cumsum(-1)
+    fitted = prior([sound], kind="grid")
+    assert fitted(sound).isfinite().all() and fitted.variance.shape == (1, 16_000)
+
+
 def test_the_grid_prior_is_the_sum_over_cosines() -> None:
     fitted = prior([_grids()])
     assert isinstance(fitted, GridPrior)

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
+from sgfi.evaluation.stacks import TINY, lengths, state
 from sgfi.inversion import Query, Selection
 from sgfi.natural import NaturalInverse, reference_state
 
-TINY = 1e-30
 CONTROL_SEED = 5000
 """Added to a sample's seed: controls are other draws than the samples'."""
 
@@ -64,34 +63,29 @@ def metamers(
     node = lens.node(query.target)
     mu = lens.prior.mean_like(x)
     changes = lens.samples(x, query, count, seed, corrections) - x  # (count, B, *input)
-    whole = _lengths((x - mu).unsqueeze(0)).clamp_min(TINY)
+    whole = lengths((x - mu).unsqueeze(0)).clamp_min(TINY)
     if size is not None:
         changes = _scaled(changes, size * whole)
     draws = lens.prior.draw(count, x, seed + CONTROL_SEED).unsqueeze(1).expand_as(changes)
-    controls = _scaled(draws, _lengths(changes))
+    controls = _scaled(draws, lengths(changes))
     inputs = torch.cat([x, (x + changes).flatten(0, 1), (x + controls).flatten(0, 1)])
-    states = torch.cat([Linearisation(lens.graph, {}, p, keep=[node.name]).values[node.name] for p in inputs.split(64)])
+    states = state(lens.graph, node.name, inputs)
     at_x, rest = states[: len(x)], states[len(x) :].unflatten(0, (2, count, len(x)))
     usual = reference_state(lens.graph, node.name, x, lens.prior)
     selection = query.selection(node, x.device)
     (own, others), (control_own, control_others) = (_changes(part - at_x, at_x - usual, selection) for part in rest)
-    return Metamers(own, others, control_own, control_others, _lengths(changes) / whole)
+    return Metamers(own, others, control_own, control_others, lengths(changes) / whole)
 
 
 def _changes(difference: Tensor, deviation: Tensor, selection: Selection) -> tuple[Tensor, Tensor]:
     """(count, B) inside and outside of the query; zero where the whole tensor is asked for and nothing is outside."""
     inside, base = selection.project(difference), selection.project(deviation)
     pairs = (inside, base), (difference - inside, deviation - base)
-    own, others = (_lengths(top) / _lengths(bottom.unsqueeze(0)).clamp_min(TINY) for top, bottom in pairs)
+    own, others = (lengths(top) / lengths(bottom.unsqueeze(0)).clamp_min(TINY) for top, bottom in pairs)
     return own, others
 
 
-def _scaled(stack: Tensor, lengths: Tensor) -> Tensor:
+def _scaled(stack: Tensor, wanted: Tensor) -> Tensor:
     """(count, B, ...) of these lengths."""
-    factors = lengths / _lengths(stack).clamp_min(TINY)
+    factors = wanted / lengths(stack).clamp_min(TINY)
     return stack * factors.reshape(*factors.shape, *[1] * (stack.dim() - 2))
-
-
-def _lengths(stack: Tensor) -> Tensor:
-    """(count, B, ...) -> (count, B)"""
-    return stack.flatten(2).norm(dim=2)

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
+from sgfi.evaluation.stacks import TINY, lengths, state
 from sgfi.graph import TensorGraph, check_input
 from sgfi.inversion import Estimator, Query, Selections, common_target, sweep
 from sgfi.natural import Prior, reference_state
@@ -34,9 +35,6 @@ from sgfi.natural import Prior, reference_state
 SCALES = ("size", "response", "energy")
 SHARE = 0.15
 """Of the length of ``x - mu`` (or of its prior energy, or of the feature): how much a picture takes out."""
-ROWS = 64
-"""Edited inputs per forward pass."""
-TINY = 1e-30
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +111,11 @@ class Trial:
         x, changes = self.x, self._stacked(pictures)
         factors = self._factors(changes, scale, share, pushed)
         changes = changes * factors.reshape(*factors.shape, *[1] * (x.dim() - 1))
-        edited = _state(self.graph, self.target, (x - changes).flatten(0, 1)).unflatten(0, changes.shape[:2])
+        edited = state(self.graph, self.target, (x - changes).flatten(0, 1)).unflatten(0, changes.shape[:2])
         lost = self.point.values[self.target] - edited  # (Q, B, *shape)
         effect = _projected(lost, self.deviations).permute(1, 0, 2)
-        lengths = _lengths(changes) / _lengths(self._whole).clamp_min(TINY)
-        return Removal(effect, lengths.mT)
+        size = lengths(changes) / lengths(self._whole).clamp_min(TINY)
+        return Removal(effect, size.mT)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -128,7 +126,7 @@ class Trial:
         """
         changes = self._stacked(pictures)
         reached = _projected(self.point.at("input").jvp(changes)[0], self.deviations)
-        return (reached / _lengths(changes).clamp_min(TINY).unsqueeze(2)).permute(1, 0, 2)
+        return (reached / lengths(changes).clamp_min(TINY).unsqueeze(2)).permute(1, 0, 2)
 
     @property
     def _whole(self) -> Tensor:
@@ -145,9 +143,9 @@ class Trial:
         """(Q, B) what each picture is multiplied with; a picture that is zero, or without response, stays zero."""
         if scale == "response":
             pushed = self.pushed(list(changes)) if pushed is None else pushed
-            response = pushed.diagonal(dim1=1, dim2=2).mT * _lengths(changes)  # (Q, B) own
+            response = pushed.diagonal(dim1=1, dim2=2).mT * lengths(changes)  # (Q, B) own
             return torch.where(response.abs() > TINY, share / response, 0.0)
-        measure = _lengths if scale == "size" else lambda stack: self.prior.energy(stack).sqrt()
+        measure = lengths if scale == "size" else lambda stack: self.prior.energy(stack).sqrt()
         return share * measure(self._whole) / measure(changes).clamp_min(TINY)
 
 
@@ -179,13 +177,3 @@ def _projected(lost: Tensor, deviations: Tensor) -> Tensor:
     own = deviations.flatten(2)
     product = torch.einsum("pbn,qbn->pbq", lost.flatten(2), own)
     return product / own.square().sum(2).mT.clamp_min(TINY)
-
-
-def _state(graph: TensorGraph, target: str, inputs: Tensor) -> Tensor:
-    program = graph.program(("input",), (target,))
-    return torch.cat([program(part)[0] for part in inputs.split(ROWS)])
-
-
-def _lengths(stack: Tensor) -> Tensor:
-    """(Q, B, ...) -> (Q, B)"""
-    return stack.flatten(2).norm(dim=2)

@@ -29,10 +29,16 @@ def filled(page: str, folder: Path) -> str:
     """A page with the tables of every result it names; ``folder`` is where the page stands."""
 
     def tables(mark: re.Match[str]) -> str:
-        results = [joined([read_result(folder / part) for part in name.split("+")]) for name in mark[2].split()]
+        results = [read_joined(folder, name) for name in mark[2].split()]
         return mark[1] + (answer_tables(*results) if len(results) == 1 else answer_summary(results)) + mark[3]
 
     return MARKS.sub(tables, page)
+
+
+def read_joined(folder: Path, names: str) -> Result:
+    """The result in ``folder/name``, or for ``name+name`` the runs in these folders as one."""
+    results = [read_result(folder / name) for name in names.split("+")]
+    return results[0] if len(results) == 1 else joined(results)
 
 
 def joined(results: Sequence[Result]) -> Result:

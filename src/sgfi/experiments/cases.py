@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import time
@@ -17,6 +16,7 @@ from sgfi.calibration.memory import peak, reset_peak
 from sgfi.calibration.presets import preset_named
 from sgfi.errors import DataError, PlanError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
+from sgfi.experiments.ledger import digest
 from sgfi.experiments.sampling import Sample, draw
 from sgfi.experiments.sections import LAYER, Sections
 from sgfi.inputs.data import open_source
@@ -51,7 +51,7 @@ class Case:
             "preprocessing": self.loaded.preprocessing and self.loaded.preprocessing.as_dict(),
             "data": self.calibration.digest,
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:24]
+        return digest(facts, 24)
 
     @cached_property
     def family(self) -> sgfi.MapFamily:

@@ -11,9 +11,9 @@ from typing import Any
 Scores = dict[str, float]
 
 
-def digest(facts: Any) -> str:
+def digest(facts: Any, length: int = 16) -> str:
     """Of anything that JSON can hold."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:length]
 
 
 class Ledger:

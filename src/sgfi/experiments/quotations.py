@@ -1,7 +1,8 @@
 """Numbers of result files in the text of a page: each is followed by a mark that says where it stands.
 
 ``0.169<!-- folder measure/variant/row/score -->``: the mean at an address of the result in ``folder``, which is
-relative to the page. The number keeps its count of decimals. Readers of the page do not see the marks.
+relative to the page (``folder+folder``: of runs of ``answers`` as one). The number keeps its count of decimals.
+Readers of the page do not see the marks.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from sgfi.errors import DataError
-from sgfi.experiments.results import Result, read_result
+from sgfi.experiments.answer_tables import read_joined
+from sgfi.experiments.results import Result
 
 QUOTED = re.compile(r"(-?\d+(?:\.(\d+))?)(<!-- (\S+) ([^<>]+(?:/[^<>]+){3}) -->)")
 
@@ -21,7 +23,7 @@ def quoted(page: str, folder: Path) -> str:
 
     @cache
     def result(name: str) -> Result:
-        return read_result(folder / name)
+        return read_joined(folder, name)
 
     def number(match: re.Match[str]) -> str:
         mean = result(match[4]).at(match[5])["mean"]

@@ -6,7 +6,6 @@ shared between experiments that use the same working folder.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from sgfi.experiments.cases import Bench, Case
 from sgfi.experiments.declaration import Experiment
+from sgfi.experiments.ledger import digest
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS, Table
 from sgfi.experiments.provenance import code_digest, provenance
 from sgfi.experiments.results import Result, summarise
@@ -79,8 +79,7 @@ class _Units:
             "trunk": bool(cases[0].trunk),
             "code": code_digest(),
         }
-        key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
-        file = self._folder / f"{key}.json"
+        file = self._folder / f"{digest(facts, 24)}.json"
         label = " -> ".join(case.label for case in cases)
         if file.is_file():
             self._say(f"{name} of {label}: kept from before")

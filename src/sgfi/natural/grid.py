@@ -81,9 +81,8 @@ class GridPrior(Prior):
     @cached_property
     def variance(self) -> Tensor:  # type: ignore[override]
         power = self.covariances.diagonal(dim1=-2, dim2=-1).mT.reshape(-1, *self.sizes)
-        for axis, size in enumerate(self.sizes, 1):
-            squares = cosine.matrix(size, power.dtype, power.device).square()
-            power = torch.movedim(torch.movedim(power, axis, -1) @ squares, -1, axis)
+        for axis in range(1, power.dim()):
+            power = torch.movedim(cosine.variance(torch.movedim(power, axis, -1)), -1, axis)
         return torch.movedim(power, 0, self.channel_axis - 1)
 
     def detail(self, tensor: Tensor) -> Tensor:
