@@ -272,6 +272,15 @@ def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> Non
     assert "## Our own questions" not in text and text.count("### ") == 2
 
 
+def test_page_says_once_why_several_results_differ(ran: Ran, tmp_path: Path) -> None:
+    results = {tmp_path / name: ran(name, {"differs": "Toys."}) for name in ("topology", "locality")}
+    results[tmp_path / "ridge"] = ran("ridge", {"differs": ""})
+    listed = results_page(results, tmp_path, "sgfi experiment page .").partition("## Set-ups")[2]
+    assert listed.count("Toys.") == 1 and listed.count("\n- [") == 3
+    both, alone = listed.split("\n\n")[-2:]
+    assert both.count("\n") == 1 and "ridge" in alone
+
+
 def test_page_keeps_our_claims_apart_from_the_papers(ran: Ran, tmp_path: Path) -> None:
     ours = ran("topology", {"section": "Ours; not in the paper", "title": "Ours"})
     text = results_page({tmp_path / "topology": ours}, tmp_path, "sgfi experiment page .")

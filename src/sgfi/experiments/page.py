@@ -139,8 +139,9 @@ def _linked(folder: Path, result: Result, beside: Path) -> str:
 
 
 def _setups(results: Results, beside: Path) -> str:
-    lines = []
+    """The commands, under each reason once."""
+    lines: dict[str, list[str]] = {}
     for folder, result in results.items():
-        differs = f" {result.experiment['differs']}" if result.experiment["differs"] else ""
-        lines.append(f"- {_linked(folder, result, beside)}: `{result.provenance['command']}`{differs}")
-    return "\n".join(lines)
+        command = f"- {_linked(folder, result, beside)}: `{result.provenance['command']}`"
+        lines.setdefault(result.experiment["differs"].strip(), []).append(command)
+    return "\n\n".join("\n".join(part for part in (f"{why}\n" * bool(why), *own) if part) for why, own in lines.items())
