@@ -150,6 +150,9 @@ def test_probed_nodes_span_the_path() -> None:
     plan = family_of("chain").plan
     assert spread(plan.fitted, 2) == [plan.fitted[0], plan.fitted[-1]]
     assert spread(plan.fitted, 7) == list(plan.fitted)
+    assert paths.probes(plan) == list(plan.fitted[1:]) and plan.fitted[0] == "input"  # the paper's begin behind it
+    assert set(paths.faithfulness(family_of("chain"), tiny("chain").inputs(4, seed=5))) >= {*paths.probes(plan)}
+    assert paths.probes(square_family().plan) == ["input"]
 
 
 def test_reencoding_of_an_exact_inverse() -> None:

@@ -189,6 +189,25 @@ def test_provenance_tells_everything_needed_to_run_again(ran: Ran) -> None:
     assert result.provenance["machine"]["cores"] and result.provenance["kernels"]["cpu_capability"]
 
 
+def test_a_kept_unit_depends_on_variants_and_batches(ran: Ran) -> None:
+    """Options may name a variant, and an image is crossed with another of its batch."""
+    variants = {"shallow": {}, "deep": {}}
+    depths = {"shallow": [1], "deep": [-1]}
+    options = {
+        "variants": variants,
+        "measures": {"reuse": {"depths": depths, "images": 2}},
+        "claims": [],
+        "figures": [],
+    }
+    tables = ran("reuse", options).tables["reuse"]
+    assert set(tables["shallow"]) != set(tables["deep"])
+    swapped = [
+        ran("information", {"measures": {"swap": {}}, "claims": [], "data": {"batch": batch}}, work="batches").tables
+        for batch in (2, 5)
+    ]
+    assert swapped[0] != swapped[1]
+
+
 def test_a_change_of_the_code_is_measured_again(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
     ran("topology", say=lines.append)
@@ -312,6 +331,32 @@ def test_the_paper_s_numbers_are_compared_on_its_own_networks_only(ran: Ran) -> 
     assert {entry.verdict for entry in published(old)} == {"another network"} and len(list(published(old))) == 2
 
 
+def test_a_number_of_no_network_is_shown_and_not_judged_but_for_laws(ran: Ran) -> None:
+    row = "alignment/*/final/pixel_cosine"
+    for entry, expected in (
+        ({"says": "0.5"}, {"0.5": ""}),
+        ({"says": "0.5", "network": "any"}, {"0.5": "judged"}),
+        ({"says": "0.1 (ResNet18), 0.2 (ViT-B/32)"}, {"0.1 (ResNet18), 0.2 (ViT-B/32)": ""}),
+    ):
+        result = ran("topology", {"title": "Another question", "paper": [{"row": row, **entry}]})
+        judged = {
+            e.says: "judged" if e.verdict.startswith(("higher", "lower")) else e.verdict for e in published(result)
+        }
+        assert judged == expected
+
+
+def test_what_an_old_result_recorded_does_not_stand_in_for_the_shipped_file(ran: Ran) -> None:
+    result = ran("topology")
+    stale = {"row": "alignment/*/first/ssim", "says": "0.9", "network": "any"}
+    result = replace(result, experiment={**result.experiment, "paper": [*result.experiment["paper"], stale]})
+    assert not [entry for entry in published(result) if entry.address.endswith("/first/ssim")]
+
+
+def test_means_near_one_keep_the_digits_they_are_judged_by() -> None:
+    assert summarise([0.9999995, 0.9999996], 50)["mean"] == 0.99999955
+    assert compared(summarise([0.9999995, 0.9999996], 50), "at least 0.99999997") == "**does not hold**"
+
+
 def test_other_estimators_stand_beside_the_maps_and_are_not_called_the_paper_s(ran: Ran, tmp_path: Path) -> None:
     both = {"stages": ["final"], "estimators": ["maps", "natural, point"]}
     result = ran("topology", {"measures": {"alignment": both}})
@@ -331,6 +376,9 @@ def test_other_estimators_stand_beside_the_maps_and_are_not_called_the_paper_s(r
         ("at least 0.4", "holds"),
         ("at most 0.4 (or so)", "**does not hold**"),
         ("0.1 or 0.9", ""),
+        ("0.9, 0.1 at layers 2, 8", ""),
+        ("0.9 [0.8, 1.0] (CUB), 0.1 (Pets)", ""),
+        ("0.9, re-encoding 0.1", "lower by 0.400"),
         ("not finite", ""),
     ],
 )
@@ -338,6 +386,8 @@ def test_verdicts_on_single_numbers(says: str, verdict: str) -> None:
     assert compared({"mean": 0.5, "low": 0.4, "high": 0.6}, says) == verdict
     assert compared({"mean": 0.5}, "0.5") == "equal" and compared({"mean": None}, says) == ""
     assert compared({"mean": 0.834}, "0.83 GiB") == "" and compared({"mean": 0.834}, "0.83") == "equal"
+    assert compared({"mean": 0.00218}, "0.00178") == "higher by 4.0e-04"  # not equal: it has five decimals
+    assert compared({"mean": 2.4e-5}, "2.5e-05") == "lower by 1.0e-06" and compared({"mean": 4e-4}, "0") == "equal"
     assert compared({"mean": 0.836}, "0.83") == "higher by 0.006" and compared({"mean": 0.3}, "0") == "higher by 0.300"
 
 

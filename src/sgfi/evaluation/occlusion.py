@@ -1,8 +1,8 @@
 """Where an input matters to a feature, found by covering it: captum's occlusion, and how far a picture agrees with it.
 
 A window of the input is set to the mean input and the network is run: how much of the feature's deviation along
-``d_q = P_q (H(x) - H(mu))`` is gone? Nothing is differentiated, so no
-gradient method had a hand in the map.
+``d_q = P_q (H(x) - H(mu))`` is gone? (Of tokens the deviation is from the mean state over the prior.) Nothing is
+differentiated, so no gradient method had a hand in the map.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.statistics import spearman
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections
+from sgfi.natural import Prior, reference_state
 from sgfi.optional import need
 
 SIDE = 8
@@ -49,7 +50,7 @@ class Occlusion:
         return [spearman(energy.cpu(), row.cpu()) for energy, row in zip(energies, self.maps, strict=True)]
 
 
-def occlusion(graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Query]) -> Occlusion:
+def occlusion(graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Prior) -> Occlusion:
     """Maps of queries on any targets at one input (1, *input); all of them from one round of covered inputs."""
     if len(x) != 1 or not queries or any(query.target is None for query in queries):
         got = f"{len(x)} inputs and {len(queries)} queries"
@@ -66,8 +67,11 @@ def occlusion(graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Que
         for target in targets
     }
     with torch.no_grad():
-        states = dict(zip(targets, program(torch.cat([x, mean.unsqueeze(0)])), strict=True))
-    weights = {target: _weights(state[:1] - state[1:], chosen[target]) for target, state in states.items()}
+        states = dict(zip(targets, program(x), strict=True))
+        weights = {
+            target: _weights(state - reference_state(graph, target, x, prior), chosen[target])
+            for target, state in states.items()
+        }
 
     def scores(inputs: Tensor) -> Tensor:
         """(R, Q) in the order of the targets."""
@@ -78,7 +82,7 @@ def occlusion(graph: TensorGraph, x: Tensor, mean: Tensor, queries: Sequence[Que
         maps = (
             need("captum.attr", "comparisons")
             .Occlusion(scores)
-            .attribute(x, window, window, baselines=mean.unsqueeze(0), perturbations_per_eval=AT_ONCE)
+            .attribute(x, window, window, baselines=prior.mean_like(x).unsqueeze(0), perturbations_per_eval=AT_ONCE)
         )
     order = [index for target in targets for index, name in enumerate(names) if name == target]
     placed = torch.empty(len(queries), *x.shape[1:], dtype=maps.dtype)

@@ -100,6 +100,11 @@ def path_nmse(plan: Plan, states: Mapping[str, Tensor], x: Tensor, nodes: Iterab
     return errors
 
 
+def probes(plan: Plan, count: int = PROBES) -> list[str]:
+    """Fitted nodes behind the input, whose state is the inverse itself, evenly spread; the input where it is alone."""
+    return spread([name for name in plan.fitted if name != "input"] or plan.fitted, count)
+
+
 def faithfulness(estimator: Estimator, x: Tensor, nodes: Iterable[str] | None = None, plan: Plan | None = None) -> Rows:
     """Do the states of an inverse follow the path of the image they came from, whatever its pixel cosine?
 
@@ -112,7 +117,7 @@ def faithfulness(estimator: Estimator, x: Tensor, nodes: Iterable[str] | None = 
         plan = estimator.plan
     if plan is None:
         raise QueryError("a plan for an estimator that is no map family", "none", "Pass plan=sgfi.plan(graph).")
-    names = list(nodes) if nodes is not None else spread(plan.fitted, PROBES)
+    names = list(nodes) if nodes is not None else probes(plan)
     other = partner(x)
     inverse = invert(estimator, x, plan.target)
     swapped = invert(estimator, other, plan.target, terminal=inverse.states[plan.target])

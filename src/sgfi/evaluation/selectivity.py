@@ -17,6 +17,7 @@ from torch import Tensor
 
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
+from sgfi.evaluation.removal import best_at_own
 from sgfi.evaluation.rows import Rows
 from sgfi.inversion import Estimator, Query, common_target, sweep
 
@@ -47,10 +48,9 @@ def compare(estimator: Estimator, x: Tensor, queries: Sequence[Query]) -> dict[s
     local = Linearisation(estimator.graph, {"input": (target,)}, x).at("input")
     pushed = torch.stack([local.jvp(row.reshape(x.shape))[0].flatten(1) for row in inverses.unbind(1)], 1)
     reached = states @ pushed.mT  # (B, query, whose inverse)
-    own = torch.arange(len(queries), device=x.device)
     return {
         "likeness": likeness(inverses),
-        "excites_itself": (reached.argmax(2) == own).to(x.dtype).mean(1),
+        "excites_itself": best_at_own(reached.mT).mean(1),
     }
 
 

@@ -98,15 +98,23 @@ SUMMARISED = (
 
 
 def answer_summary(results: Sequence[Result]) -> str:
-    """Markdown: best at own at equal size, channels / cells, one row for each tensor of each result."""
+    """Markdown: best at own at equal size, channels / cells, one row for each tensor of each result.
+
+    Behind what was measured on fewer inputs than the first method stands how many.
+    """
     body = []
     for result in results:
         (about,), (rows,) = result.variants.values(), result.tables["answers"].values()
         name = f"{_network(about)}, {'x'.join(map(str, about['model']['input_shape']))}"
         asked = " / ".join(str(_asked(result)[kind]) for kind in KINDS)
         for target in _targets(rows):
-            scores = [_pair(rows, method, target, "best_at_own_size") for method in SUMMARISED]
-            body.append([name, f"`{target}`", str(_count(rows, SUMMARISED[0])), asked, *scores])
+            most = _count(rows, SUMMARISED[0])
+            scores = [
+                _pair(rows, method, target, "best_at_own_size") + f" ({count})" * (0 < count < most)
+                for method in SUMMARISED
+                for count in [_count(rows, method)]
+            ]
+            body.append([name, f"`{target}`", str(most), asked, *scores])
     return markdown_table(["network, input", "tensor", "inputs", "queries, up to", *SUMMARISED], body) + "\n"
 
 
@@ -141,9 +149,12 @@ def _setup(result: Result, label: str, rows: Rows) -> str:
     most = max(counts.values())
     fewer = [f"{method} {count}" for method, count in counts.items() if count < most]
     queries = f"the {asked['channels']} strongest channels / up to {asked['cells']} cells"
+    others = f"{len(about['calibration']['indices'])} other inputs for "
+    text = any("future_energy" in scores for scores in rows.values())
+    others += "maps and decoder, all tokens of their text for the prior" if text else "the prior, maps and decoder"
     return (
         f"{_network(about)}, input {size}; {most} inputs{_noted(fewer)}; {queries}; "
-        f"{len(about['calibration']['indices'])} other inputs for the prior, maps and decoder. "
+        f"{others}. "
         f"`{result.provenance['command']}`"
     )
 

@@ -17,6 +17,7 @@ from sgfi.calibration.presets import preset_named
 from sgfi.errors import DataError, PlanError
 from sgfi.evaluation.metrics import Metric, alignment_metrics
 from sgfi.experiments.ledger import digest
+from sgfi.experiments.provenance import code_digest
 from sgfi.experiments.sampling import Sample, draw
 from sgfi.experiments.sections import LAYER, Sections
 from sgfi.inputs.data import open_source
@@ -43,13 +44,14 @@ class Case:
 
     @cached_property
     def key(self) -> str:
-        """Identifies the family: a digest of weights, plan, options and calibration inputs."""
+        """Identifies the family: a digest of weights, plan, options, calibration inputs and the code that fits."""
         facts = {
             "weights": self.plan.graph.fingerprint,
             "plan": self.plan.description,
             "options": dict(self.options),
             "preprocessing": self.loaded.preprocessing and self.loaded.preprocessing.as_dict(),
             "data": self.calibration.digest,
+            "code": code_digest(),
         }
         return digest(facts, 24)
 

@@ -1,7 +1,8 @@
 """What the paper says about a number of ours, and how the two compare.
 
 An entry of an experiment's ``paper`` has a ``row`` (an address, any part of it ``*``), what the paper ``says`` there
-and, where it is about one network, the ``network``. Numbers of another network are shown and not judged.
+and the ``network`` it is about, or ``any`` where it holds for every one. Numbers of another network, or of one that the
+paper does not name, are shown and not judged.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -31,6 +33,10 @@ NETWORKS = {
 """The paper's networks and what their specs contain."""
 NUMBER = re.compile(r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)(?:\s*[\[(,].*)?")
 """A sentence that begins with one number; what follows is a remark."""
+BRACKETS = re.compile(r"\s*(\[[^]]*\]|\([^)]*\))")
+ANOTHER = re.compile(r"\S+\s*,\s*-?\d")
+"""A number with another behind it, brackets left out: of several layers, channels or sets."""
+ANY = "any"
 BOUND = re.compile(r"(at least|above|at most|below) (-?\d+(?:\.\d+)?(?:e-?\d+)?)")
 MOST = 3
 """Networks of the paper that are shown beside one of another kind; more say nothing."""
@@ -40,7 +46,7 @@ OTHERS = tuple(f", {name}" for name in ESTIMATORS if name != MAPS)
 UNJUDGED = ("seconds", "_ms_", "/lpips")
 """In addresses of what the machine decides, or a trunk of LPIPS that the paper does not name."""
 ROUNDING = 5e-4
-"""What a number without an interval may differ by and still agree; or half of the last decimal that is printed."""
+"""What may lie between our number and one without decimals; of others it is half of the last decimal."""
 
 
 @dataclass(frozen=True)
@@ -60,20 +66,20 @@ def published(result: Result) -> Iterator[Published]:
 
     What the shipped file says now counts before what the result recorded.
     """
-    papers = (_shipped(result)["paper"], result.experiment["paper"])
-    scores = dict(result.scores())
+    shipped, scores = _shipped(result)["paper"], dict(result.scores())
+    covered = {entry["row"].partition("/")[0] for entry in shipped}
     for address, score in scores.items():
         measure, variant, row, name = address.split("/")
         if row.endswith(OTHERS):
             continue
-        matching = next((entries for paper in papers if (entries := _matching(paper, address))), [])
+        matching = _matching(shipped if measure in covered else result.experiment["paper"], address)
         own = [entry for entry in matching if _same(entry, specs_of(result, variant))]
         if own:
             verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
             yield Published(address, score, own[0]["says"], verdict)
         elif 0 < len(matching) <= MOST:
             says = "; ".join(entry["says"].removesuffix(_about(entry)) + _about(entry) for entry in matching)
-            yield Published(address, score, says, ELSEWHERE)
+            yield Published(address, score, says, ELSEWHERE if any(map(network, matching)) else "")
         if matching and (own or len(matching) <= MOST):
             beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
             yield from (Published(at, scores[at], "", NOT_THERE) for at in beside if at in scores)
@@ -94,26 +100,26 @@ def compared(score: Score, says: str) -> str:
         least = bound[1] in ("at least", "above")
         kept = score["mean"] >= float(bound[2]) if least else score["mean"] <= float(bound[2])
         return "holds" if kept else "**does not hold**"
-    if begins is None or score["mean"] is None:
+    if begins is None or score["mean"] is None or ANOTHER.match(BRACKETS.sub("", says)):
         return ""
     value, mean = float(begins[1]), score["mean"]
     low, high = score.get("low"), score.get("high")
     if low is not None and high is not None and low <= value <= high:
         return "in our interval"
-    decimals = len(begins[1].partition(".")[2]) if "e" not in begins[1] else 0
-    if abs(mean - value) <= max(ROUNDING, 0.5 * 10**-decimals if decimals else 0):
+    last = int(Decimal(begins[1]).as_tuple().exponent)
+    if abs(mean - value) <= (0.5 * 10**last if last < 0 else ROUNDING):
         return "equal"
     return f"{'higher' if mean > value else 'lower'} by {number(abs(mean - value))}"
 
 
 def network(entry: Mapping[str, Any]) -> str | None:
-    """The network that an entry is about: named, or the last word in brackets of what it says."""
-    remark = re.search(r"\(([^()]*)\)$", entry["says"])
-    return entry.get("network") or (remark[1] if remark and remark[1].split(" to ")[0] in NETWORKS else None)
+    """The network that an entry is about: named, or the only one in brackets of what it says."""
+    remarks = [remark for remark in re.findall(r"\(([^()]*)\)", entry["says"]) if remark.split(" to ")[0] in NETWORKS]
+    return entry.get("network") or (remarks[0] if len(remarks) == 1 else None)
 
 
 def _about(entry: Mapping[str, Any]) -> str:
-    return f" ({network(entry)})"
+    return f" ({network(entry)})" if network(entry) else ""
 
 
 def specs_of(result: Result, variant: str) -> set[str]:
@@ -125,7 +131,9 @@ def specs_of(result: Result, variant: str) -> set[str]:
 
 def _same(entry: Mapping[str, Any], specs: Collection[str]) -> bool:
     about = network(entry)
-    return about is None or all(NETWORKS.get(about.split(" to ")[0], about.lower()) in spec for spec in specs)
+    if about is None or about == ANY:
+        return about == ANY
+    return all(NETWORKS.get(about.split(" to ")[0], about.lower()) in spec for spec in specs)
 
 
 def _matching(paper: Sequence[Mapping[str, Any]], address: str) -> list[Mapping[str, Any]]:

@@ -17,6 +17,8 @@ from sgfi.experiments.measures import known
 from sgfi.experiments.provenance import describe_code
 
 FILE = "result.json"
+JUDGED = 12
+"""Digits of means and intervals, which are compared with claims as near to one as 0.99999997."""
 ROUNDING = 1e-6
 """What "=" allows for."""
 Score = dict[str, Any]
@@ -71,9 +73,9 @@ def read_result(path: str | Path) -> Result:
 def summarise(value: Any, resamples: int) -> Score:
     """A number, or a number per image with their mean and interval. Undefined ones are left out and counted."""
     if isinstance(value, (int, float)):
-        return {"mean": _short(float(value))}
+        return {"mean": _short(float(value), JUDGED)}
     if isinstance(value, Interval):
-        return {"mean": _short(value.mean), "low": _short(value.low), "high": _short(value.high)}
+        return {key: _short(getattr(value, key), JUDGED) for key in ("mean", "low", "high")}
     defined = [float(number) for number in value if math.isfinite(number)]
     record: Score = {"values": [_short(float(number)) for number in value]}
     if not defined:
@@ -82,8 +84,8 @@ def summarise(value: Any, resamples: int) -> Score:
     return record | ({"undefined": len(value) - len(defined)} if len(defined) < len(value) else {})
 
 
-def _short(value: float) -> float | None:
-    return float(f"{value:.6g}") if math.isfinite(value) else None
+def _short(value: float, digits: int = 6) -> float | None:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else None
 
 
 # Claims.

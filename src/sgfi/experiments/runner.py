@@ -74,6 +74,10 @@ class _Units:
         facts = {
             "measure": name,
             "options": dict(options),
+            "variants": [case.label for case in cases],  # options may be given by variant
+            "batches": [
+                case.evaluation.batches.batch_size for case in cases
+            ],  # an image is crossed with another of its batch
             "families": [case.key for case in cases],
             "evaluation": [case.evaluation.digest for case in cases],
             "trunk": bool(cases[0].trunk),

@@ -42,7 +42,7 @@ class Asked(JsonSettings):
     channels: int = 16
     """Those whose energy is largest in the ``strongest``: the state, or its deviation from the reference."""
     cells: int = 16
-    """Spread over the target."""
+    """Every so many in the order of rows: on a square target some may stand in one column."""
     strongest: str = "state"
 
     def __post_init__(self) -> None:
@@ -133,8 +133,8 @@ class _Input:
 
     @cached_property
     def occlusions(self) -> dict[tuple[str, str], Occlusion]:
-        graph, mean = self.contestants.case.plan.graph, self.contestants.prior.mean_like(self.x)
-        covered = occlusion(graph, self.x, mean, [query for queries in self.queries.values() for query in queries])
+        queries = [query for queries in self.queries.values() for query in queries]
+        covered = occlusion(self.contestants.case.plan.graph, self.x, queries, self.contestants.prior)
         parts = covered.maps.split([len(queries) for queries in self.queries.values()])
         return {key: Occlusion(part, covered.window) for key, part in zip(self.queries, parts, strict=True)}
 

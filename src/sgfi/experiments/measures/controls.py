@@ -29,7 +29,6 @@ from sgfi.experiments.measures.registry import (
     over_batches,
 )
 from sgfi.inversion import STAGES, Estimator
-from sgfi.inversion.estimator import spread
 
 
 @measure()
@@ -107,9 +106,10 @@ def faithfulness(
 ) -> Table:
     """Path NMSE on matched and shuffled geometry, node win, state margin and branch cosine; the lowest quartile.
 
-    ``nodes``: which boundaries are probed, by number or name; without any ``probes`` of them, evenly spread.
+    ``nodes``: which boundaries are probed, by number or name; without any ``probes`` of them, evenly spread, the input
+    left out.
     """
-    probed = boundaries_at(case, nodes) or spread(case.plan.fitted, probes)
+    probed = boundaries_at(case, nodes) or paths.probes(case.plan, probes)
 
     def take(estimator: Estimator) -> Table:
         table = over_batches(case, images, lambda x: paths.faithfulness(estimator, x, probed, case.plan))

@@ -176,7 +176,7 @@ def _seen(case: Case, count: int) -> Tensor:
 
 def _median(drops: Tensor) -> Tensor:
     """(B,): of several random groups the median."""
-    return (drops if drops.dim() == 1 else drops.median(1).values).double()
+    return drops.double() if drops.dim() == 1 else drops.double().quantile(0.5, dim=1)
 
 
 def _by_position(state: Tensor) -> Tensor:
