@@ -9,6 +9,7 @@ const VERDICTS: Record<string, [string, string]> = {
   untried: ["plain", "Unlike a random target's picture; no other input was tried"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
+  silent: ["plain", "The feature registered nothing here: its answer is zero"],
   single: ["plain", "One number: a target can only scale its picture"],
 };
 

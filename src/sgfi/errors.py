@@ -56,6 +56,11 @@ class DataError(SgfiError):
     """Images, arrays, text or weights could not be read."""
 
 
+def whole(value: object, least: int = 0) -> bool:
+    """Whether it is a whole number of at least ``least``; ``True`` is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:
     """A sentence that suggests the known names most similar to ``name``; empty when none is similar."""
     similar = difflib.get_close_matches(name, list(known), n=most, cutoff=0.5)

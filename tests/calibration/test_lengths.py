@@ -178,3 +178,14 @@ def test_what_lengths_cannot_go_with() -> None:
 def test_the_paper_has_no_length() -> None:
     assert not family("chain", length=False).lengths
     assert sgfi.calibration.PRESETS["paper"].settings.length is False
+
+
+def test_data_that_cannot_be_judged_are_refused() -> None:
+    x = tiny("chain").inputs(12, seed=1)
+    family = sgfi.calibrate(sgfi.plan(captured("chain")), [x], progress=False)
+    for wrong in ([], [x[:0]], [x * float("nan")], [x[:, :1]], [x.to(torch.float16)], x, 3):
+        with pytest.raises(CalibrationError):
+            fit_lengths(family, wrong)  # type: ignore[arg-type]
+    assert fit_lengths(family, [(x, torch.zeros(12))]) == fit_lengths(family, [x])
+    with pytest.raises(CalibrationError, match="map family"):
+        fit_lengths(family.plan, [x])  # type: ignore[arg-type]

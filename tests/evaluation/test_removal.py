@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import nn
 
 import sgfi
 from sgfi.errors import QueryError
@@ -194,3 +195,22 @@ def test_neighbours_stand_beside_the_query() -> None:
     assert all(min(q.coords[0]) >= 0 for q in corner) and corner  # type: ignore[index]
     others = neighbours(sgfi.Query("conv3", [2]), node)
     assert others and all(q.channels != (2,) for q in others)
+
+
+def test_what_cannot_be_removed_is_refused() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv1d(2, 4, 5, padding=2), nn.Tanh(), nn.Conv1d(4, 3, 3)).eval()
+    x, queries = torch.randn(2, 2, 12), [sgfi.Query("2", 0)]
+    prior, graph = sgfi.prior([torch.randn(40, 2, 12)], kind="grid", channel_axis=1), sgfi.capture(model, x)
+    for picture in (torch.randn(2, 1, 12), torch.full_like(x, torch.nan), None, x.numpy()):
+        with pytest.raises(QueryError, match="finite pictures"):
+            removal(graph, x, queries, [picture], prior)  # type: ignore[list-item]
+    for share in (-1, 0, "a", True, float("nan")):
+        with pytest.raises(QueryError, match="positive share"):
+            removal(graph, x, queries, [x], prior, share=share)  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=r"prior\.resized"):
+        removal(graph, x, queries, [x], prior.resized((2, 6)))
+    with pytest.raises(QueryError):
+        removal(graph, x, ["2:0"], [x], prior)  # type: ignore[list-item]
+    with pytest.raises(QueryError, match="captured graph"):
+        removal(model, x, queries, [x], prior)  # type: ignore[arg-type]

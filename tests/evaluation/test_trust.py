@@ -58,3 +58,13 @@ def test_tensors_of_a_group_are_given_noise_of_their_own() -> None:
     assert abs(float(torch.cosine_similarity(first, second, 0))) < 0.5
     state, chosen = estimator.state(x, "2"), sgfi.Query("2").selection(node())
     torch.testing.assert_close(noise_like(state, chosen, 3).norm(), state.norm())
+
+
+def test_an_answer_of_zero_follows_nothing() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 5, 3, padding=1)).eval()
+    nn.init.constant_(model[0].bias[2:3], -1e3)  # off everywhere
+    graph, x = sgfi.capture(model, torch.randn(2, 3, 8, 8)), torch.randn(2, 3, 8, 8)
+    silent, heard = (trust(sgfi.natural(graph), x, sgfi.Query("1", channel)) for channel in (2, 1))
+    assert not silent.inverse.value.any() and silent.verdict() == "silent" != heard.verdict()
+    assert "registered nothing" in silent.sentence() and "registered nothing" not in heard.sentence()

@@ -40,3 +40,19 @@ def test_ids_are_one_row_of_integers(wrong: object) -> None:
 def test_a_text_is_needed() -> None:
     with pytest.raises(DataError, match="a text"):
         tokenise(None, "")
+
+
+def test_numbers_and_windows_of_other_kinds_are_refused() -> None:
+    ids = torch.arange(200)
+    taken = draw(ids, 3, 4, 0)
+    for count, length, seed in (("3", 4, 0), (3, 4.0, 0), (3, 4, None), (True, 4, 0)):
+        with pytest.raises(DataError, match="whole numbers"):
+            draw(ids, count, length, seed)  # type: ignore[arg-type]
+    for others in (taken, None, [3], [draw(torch.arange(1000), 50, 9, 1)]):
+        with pytest.raises(DataError, match="windows"):
+            draw(ids, 3, 4, 0, others)  # type: ignore[arg-type]
+    for wrong in (ids.bool(), ids.to(torch.complex64), ids.float()):
+        with pytest.raises(DataError, match="token ids"):
+            draw(wrong, 3, 4, 0)
+    with pytest.raises(DataError, match="a tokenizer"):
+        tokenise(None, "a text")

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import sgfi
-from sgfi.errors import SgfiError
+from sgfi.errors import QueryError, SgfiError
 from sgfi.evaluation.trust import trust
 from sgfi.inversion import Query
 from sgfi.natural import lens as module
@@ -272,3 +272,23 @@ def test_as_many_terminals_as_queries() -> None:
     state = lens.state(x)
     with pytest.raises(SgfiError, match="terminal"):
         sgfi.sweep(lens, x, [Query(channels=0)] * 3, terminal=torch.stack([state] * 5))
+
+
+def test_a_prior_whose_channels_stand_elsewhere_is_refused() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv1d(2, 4, 5, padding=2)).eval(), torch.randn(20, 2, 40).cumsum(2)
+    graph = sgfi.capture(model, x[:2])
+    with pytest.raises(QueryError, match="channel_axis=1"):
+        sgfi.natural(graph, sgfi.prior([x]))  # (B, C, L) is taken for tokens over time
+    lens = sgfi.natural(graph, sgfi.prior([x], kind="grid", channel_axis=1))
+    assert sgfi.invert(lens, x[:1], "0", 1).share.shape == (1, 40)
+
+
+def test_settings_that_would_be_left_out_are_refused() -> None:
+    graph = sgfi.capture(nn.Sequential(nn.Conv2d(3, 2, 3)).eval(), torch.randn(2, 3, 8, 8))
+    with pytest.raises(QueryError, match="points"):
+        sgfi.natural(graph, jacobian="point", points=4)
+    plain, curved = (
+        sgfi.natural(graph, jacobian=path).describe() for path in (Path(3), Path(3, curve=lambda x, mu, n: mu + 0 * x))
+    )
+    assert plain != curved and "curve" not in plain

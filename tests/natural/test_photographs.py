@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import sgfi
-from sgfi.errors import SgfiError
+from sgfi.errors import QueryError, SgfiError
 from sgfi.inversion import Query
 from sgfi.natural.lens import natural
 from sgfi.natural.photographs import FILE, as_record, default_prior, photograph_prior, pixels
@@ -71,3 +71,15 @@ def test_other_inputs_need_a_prior_of_their_own() -> None:
         default_prior(captured("relu"), np.zeros(3))  # mean and std are methods of an array
     with pytest.raises(SgfiError, match="positive std"):
         photograph_prior((8, 8), (0.5,) * 3, (0.0,) * 3)
+
+
+def test_numbers_that_are_none_are_refused() -> None:
+    for sizes in (64, None, "ab", (64.0, 64.0), (0, 8)):
+        with pytest.raises(QueryError, match="sizes"):
+            photograph_prior(sizes)  # type: ignore[arg-type]
+    for mean, std in ((0.5, 0.5), (None, None), ((float("nan"),) * 3, (1.0,) * 3), ((0.0,) * 3, (float("inf"),) * 3)):
+        with pytest.raises(QueryError, match="mean and a positive std"):
+            photograph_prior((8, 8), mean, std)  # type: ignore[arg-type]
+    for dtype in ("float32", torch.int64, torch.complex64):
+        with pytest.raises(QueryError, match="floating dtype"):
+            photograph_prior((8, 8), dtype=dtype)  # type: ignore[arg-type]

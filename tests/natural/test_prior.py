@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.errors import SgfiError
+from sgfi.errors import DataError, SgfiError
 from sgfi.natural import cosine
 from sgfi.natural.channels import ChannelPrior, embedding_prior
 from sgfi.natural.covariance import Prior
@@ -256,3 +256,20 @@ def test_a_prior_keeps_a_tensors_dtype() -> None:
     assert fitted.apply(torch.randn(2, 5, 6)).dtype == torch.float32
     assert isinstance(_fitted()["vector"], ChannelPrior)
     assert prior([_grids().float()]).mean.dtype == torch.float32
+
+
+def test_half_precision_is_summed_in_single() -> None:
+    x = torch.randn(32, 3, 8, 8, generator=torch.Generator().manual_seed(2)).cumsum(2)
+    half, single = prior([(x / 100).half()]), prior([(x / 100).half().float()])
+    torch.testing.assert_close(half.variance, single.variance)
+    assert half.mean.dtype == torch.float32
+    assert prior([torch.randn(4, 1, 1500).bfloat16()], kind="grid", channel_axis=1).variance.isfinite().all()
+
+
+def test_tables_counts_and_shapes_of_other_types_are_refused() -> None:
+    table = torch.randn(5, 3)
+    for wrong, counts in ((table.to_sparse(), None), (table, "abc"), (table, torch.full((5,), torch.nan))):
+        with pytest.raises(DataError):
+            embedding_prior(wrong, 4, counts)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="a shape like"):
+        prior([_grids()]).resized(8)  # type: ignore[arg-type]

@@ -88,3 +88,25 @@ def test_vectors_have_values_and_no_figure() -> None:
 def test_what_cannot_be_compared(x: torch.Tensor, changes: dict, words: str) -> None:
     with pytest.raises(QueryError, match=words):
         sgfi.compare(**{"model": network(), "inputs": x, "queries": "2:1", **changes})
+
+
+def test_inputs_that_are_no_pictures_go_by_their_prior() -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Conv1d(2, 4, 5, padding=2), nn.Tanh(), nn.Conv1d(4, 3, 3)).eval(), torch.randn(3, 2, 20)
+    prior = sgfi.prior([torch.randn(50, 2, 20).cumsum(2)], kind="grid", channel_axis=1)
+    shown = sgfi.compare(model, x, "2:1", ["natural, path"], prior=prior)
+    expected = sgfi.invert(sgfi.natural(sgfi.capture(model, x), prior), x, "2", 1).value
+    torch.testing.assert_close(shown.values["natural, path"][0], expected)
+
+
+def test_what_cannot_be_compared_is_said(x: torch.Tensor) -> None:
+    for inputs in (None, 5):
+        with pytest.raises(QueryError, match="at least one input"):
+            sgfi.compare(network(), inputs, "0:2")  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match="names of methods"):
+        sgfi.compare(network(), x, "0:2", 5)  # type: ignore[arg-type]
+    other = network()
+    nn.init.ones_(other[0].weight)
+    family = sgfi.calibrate(sgfi.plan(sgfi.capture(other, x), "2", ["0"]), [x], progress=False)
+    with pytest.raises(QueryError, match="of another model"):
+        sgfi.compare(network(), x, "2:1", {"maps": family})

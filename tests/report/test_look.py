@@ -17,6 +17,7 @@ import sgfi
 from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, QueryError, SgfiError
 from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.report import captured as kept
 from sgfi.report import look as module
 from tests.language.conftest import WORDS, folder, lm
 
@@ -173,7 +174,7 @@ def test_a_second_look_captures_nothing_unless_weights_were_replaced(x, monkeypa
         captured.append(args)
         return capture_with(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "capture_with", note)
+    monkeypatch.setattr(kept, "capture_with", note)
     model = network()
     first = sgfi.look(model, x, "2:1")
     sgfi.look(model, x + 1, "0")
@@ -189,11 +190,11 @@ def test_a_second_look_captures_nothing_unless_weights_were_replaced(x, monkeypa
 def test_a_model_that_is_gone_leaves_nothing_behind(x: torch.Tensor) -> None:
     model = network()
     sgfi.look(model, x, "2:1")
-    assert model in module._graphs
-    before = len(module._graphs)
+    assert model in kept._graphs
+    before = len(kept._graphs)
     del model
     gc.collect()
-    assert len(module._graphs) < before
+    assert len(kept._graphs) < before
 
 
 def test_a_module_without_weights_that_is_exchanged_is_another_model(x: torch.Tensor) -> None:

@@ -406,3 +406,9 @@ def test_weights_changed_after_the_fit_are_noticed(tmp_path: Path) -> None:
     afresh = sgfi.calibrate(plan, [x], progress=False)
     assert afresh.fingerprint != old
     sgfi.invert(afresh, x)
+
+
+def test_a_gauge_is_not_lost_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="gauge"):
+        sgfi.save(family().in_gauge("additive"), tmp_path / "a")
+    assert not (tmp_path / "a").exists() and sgfi.save(family(), tmp_path / "a").is_dir()

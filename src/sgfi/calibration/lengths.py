@@ -18,6 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from sgfi.calibration.batches import Batches
 from sgfi.calibration.processes import ProcessGroup
 from sgfi.calibration.schedule import Run
 from sgfi.derivatives import Linearisation
@@ -45,10 +46,13 @@ def held_out_lengths(run: Run, family: MapFamily) -> Lengths:
 def fit_lengths(family: MapFamily, held_out: Iterable[Tensor]) -> Lengths:
     """Lengths by target and node, for ``dataclasses.replace(family, lengths=...)``, from batches of inputs that the
     family was *not* fitted to."""
+    if not isinstance(family, MapFamily):
+        raise CalibrationError("a map family", type(family).__name__, "Pass what sgfi.calibrate or sgfi.load returned.")
     if family.mean is not None:
         todo = "Their answers are deviations, whose true states are other ones at every input."
         raise CalibrationError("maps fitted on states", "maps fitted on tangents", todo)
-    return _lengths(family, ((family.graph, x, slice(None)) for x in held_out), ProcessGroup())
+    data = Batches(family.plan, held_out)
+    return _lengths(family, ((data.graph, x, slice(None)) for _, x in data), ProcessGroup())
 
 
 def _held_out(run: Run) -> Iterator[tuple[TensorGraph, Tensor, Tensor | slice]]:

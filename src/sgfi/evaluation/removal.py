@@ -19,6 +19,7 @@ Pictures of any method can be compared. Three scales make them comparable:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,7 @@ from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
 from sgfi.evaluation.stacks import TINY, lengths, state
 from sgfi.graph import TensorGraph, check_input
-from sgfi.inversion import Estimator, Query, Selections, common_target, sweep
+from sgfi.inversion import Estimator, Query, Selections, checked_query, common_target, sweep
 from sgfi.natural import Prior, reference_state
 
 SCALES = ("size", "response", "energy")
@@ -85,7 +86,13 @@ class Trial:
     @torch.inference_mode(False)
     @torch.no_grad()
     def of(cls, graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Prior) -> Trial:
+        if not isinstance(graph, TensorGraph) or not isinstance(prior, Prior):
+            got = f"{type(graph).__name__} and {type(prior).__name__}"
+            raise QueryError("a captured graph and a prior", got, "sgfi.capture and sgfi.prior make them.")
         check_input(graph, x)
+        if prior.shape != tuple(x.shape[1:]):
+            raise QueryError(f"a prior of inputs {tuple(x.shape[1:])}", str(prior.shape), "Use prior.resized(shape).")
+        queries = [checked_query(query) for query in queries]
         target, x = common_target(graph, queries), x.clone() if x.is_inference() else x
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         point = Linearisation(graph, {"input": [target]}, x, keep=[target])
@@ -108,6 +115,8 @@ class Trial:
         """
         if scale not in SCALES:
             raise QueryError(f"a scale among {list(SCALES)}", repr(scale), "Choose one of these.")
+        if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < math.inf:
+            raise QueryError("a positive share", repr(share), f"{SHARE} is usual.")
         x, changes = self.x, self._stacked(pictures)
         factors = self._factors(changes, scale, share, pushed)
         changes = changes * factors.reshape(*factors.shape, *[1] * (x.dim() - 1))
@@ -137,6 +146,12 @@ class Trial:
         if len(pictures) != len(self.deviations):
             got = f"{len(self.deviations)} queries and {len(pictures)} pictures"
             raise QueryError("a picture for each query", got, "Give one (B, *input) a query.")
+        for picture in pictures:
+            if not isinstance(picture, Tensor) or picture.shape != self.x.shape or not picture.isfinite().all():
+                got = f"{tuple(picture.shape)}" if isinstance(picture, Tensor) else type(picture).__name__
+                raise QueryError(
+                    f"finite pictures {tuple(self.x.shape)}", got, "One of the input's shape for each query."
+                )
         return torch.stack([picture.to(self.x) for picture in pictures])
 
     def _factors(self, changes: Tensor, scale: str, share: float, pushed: Tensor | None) -> Tensor:

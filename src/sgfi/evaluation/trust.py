@@ -39,7 +39,7 @@ CERTAIN = 0.9
 ALIKE = 0.7
 """Likeness to the neighbours' answers from which on a picture is said not to be the query's own, and to another
 input's target's picture from which on it is not said to follow its target."""
-Verdict = Literal["single", "operating point", "swapped", "alike", "untried", "follows"]
+Verdict = Literal["silent", "single", "operating point", "swapped", "alike", "untried", "follows"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +67,8 @@ class Trust:
 
         ``follows`` needs two controls: neither random targets nor another input's give nearly the same picture.
         """
+        if not self.inverse.value[index].any():
+            return "silent"
         if self.random is None:
             return "single"
         if float(self.random[index]) > min(CERTAIN, max(OPERATING_POINT, 2 * self.numbers**-0.5)):
@@ -85,6 +87,8 @@ class Trust:
             for score in (self.random, self.swapped, self.neighbours)
         )
         near = "" if alike is None else f", neighbours {alike}"
+        if verdict == "silent":
+            return "The feature registered nothing here: its answer is zero, and there is nothing to compare."
         if verdict == "single":
             beside = "" if alike is None else f" Cosine with its neighbours' answers: {alike}."
             return f"One number: a target can only scale its picture.{beside}"

@@ -138,7 +138,13 @@ def _checked(rows: Any) -> Tensor:
         made = torch.as_tensor(rows, dtype=torch.float64 if isinstance(rows, (list, tuple)) else None).detach().cpu()
     except (TypeError, ValueError, RuntimeError) as error:
         raise QueryError(expected, type(rows).__name__, "Give a tensor or an array.") from error
-    if made.dtype == torch.bool or made.is_complex() or made.dim() not in (1, 2, 3) or not made.numel():
+    if (
+        made.layout != torch.strided
+        or made.dtype == torch.bool
+        or made.is_complex()
+        or made.dim() not in (1, 2, 3)
+        or not made.numel()
+    ):
         raise QueryError(expected, f"{made.dtype} {tuple(made.shape)}", "One row per direction.")
     made = made.to(torch.float64, copy=True)
     made = made.unsqueeze(0) if made.dim() == 1 else made

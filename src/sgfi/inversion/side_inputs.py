@@ -23,6 +23,7 @@ AnyEstimator = TypeVar("AnyEstimator", bound=Estimator)
 def bind(estimator: AnyEstimator, sides: Mapping[str, Tensor]) -> AnyEstimator:
     """The same estimator for inputs with these side inputs: of one sample, ``(1, ...)``, or of each, ``(B, ...)``.
 
+    (Of each not along the path of a natural inverse, where one input becomes several points.)
     Whatever takes an estimator and inputs (measures, figures, decisions) then takes this one and plain tensors.
     """
     on = getattr(estimator, "on", None)

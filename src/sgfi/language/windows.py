@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgfi.errors import DataError
+from sgfi.errors import DataError, whole
 
 NEXT = 1
 """A window's interval takes in the token after it, so that no window's next token is in another."""
+WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+"""What ids of tokens may be."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ def tokenise(tokenizer: Any, text: str) -> Tensor:
     """(T,) ids of a long text, without special tokens."""
     if not isinstance(text, str) or not text:
         raise DataError("a text", repr(text)[:80], "Read the file first.")
+    if not callable(tokenizer):
+        raise DataError("a tokenizer", type(tokenizer).__name__, "Pass transformers' AutoTokenizer of the model.")
     return torch.tensor(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"], dtype=torch.int64)
 
 
@@ -49,15 +53,21 @@ def draw(ids: Tensor, count: int, length: int, seed: int, taken: Iterable[Window
 
     The same text, numbers and taken windows give the same draw.
     """
-    span = length + NEXT
-    if not isinstance(ids, Tensor) or ids.dim() != 1 or ids.is_floating_point():
+    if not isinstance(ids, Tensor) or ids.dim() != 1 or ids.dtype not in WHOLE:
         got = f"{ids.dtype} {tuple(ids.shape)}" if isinstance(ids, Tensor) else type(ids).__name__
         raise DataError("one row of token ids", got, "Pass what sgfi.language.tokenise returned.")
-    if count < 1 or length < 1:
-        raise DataError("at least one window of one token", f"{count} of {length}", "Ask for more.")
-    free = torch.ones(len(ids), dtype=torch.bool)
+    if not whole(count, 1) or not whole(length, 1) or not whole(seed):
+        got = f"{count!r} of {length!r}, seed {seed!r}"
+        raise DataError("at least one window of one token, and a seed", got, "Give whole numbers.")
+    span, free = length + NEXT, torch.ones(len(ids), dtype=torch.bool)
+    if not isinstance(taken, Iterable) or isinstance(taken, Windows):
+        raise DataError("a list of drawn windows", type(taken).__name__, "As in taken=[windows].")
     for windows in taken:
-        free[_covered(windows)] = False
+        covered = _covered(windows) if isinstance(windows, Windows) else torch.empty(0)
+        if not len(covered) or int(covered.max()) >= len(ids):
+            got = "windows of a longer text" if len(covered) else type(windows).__name__
+            raise DataError("windows drawn from this text", got, "Draw both from the same ids.")
+        free[covered] = False
     order = torch.randperm(max(0, len(ids) - span + 1), generator=torch.Generator().manual_seed(seed)).tolist()
     starts: list[int] = []
     for start in order:

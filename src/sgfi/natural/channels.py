@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from sgfi.errors import DataError
+from sgfi.errors import DataError, whole
 from sgfi.natural.covariance import Prior, scalar
 from sgfi.natural.moments import Moments
 
@@ -118,15 +118,18 @@ def embedding_prior(table: Tensor, length: int, counts: Tensor | None = None) ->
 
     ``counts`` (V,) says how often each token occurs in a corpus; without it every token counts alike.
     """
-    if not isinstance(table, Tensor) or table.dim() != 2 or len(table) < 2 or not table.is_floating_point():
-        got = str(tuple(table.shape)) if isinstance(table, Tensor) else type(table).__name__
+    dense = isinstance(table, Tensor) and table.layout == torch.strided and table.is_floating_point()
+    if not dense or table.dim() != 2 or len(table) < 2:
+        got = f"{table.layout} {tuple(table.shape)}" if isinstance(table, Tensor) else type(table).__name__
         todo = "Pass the embedding of every token: lm.get_input_embeddings().weight, or as the model is fed it."
         raise DataError("an embedding table (tokens, width)", got, todo)
-    weights = torch.ones(len(table)) if counts is None else torch.as_tensor(counts)
-    weights = weights.to(torch.float64)
+    try:
+        weights = torch.ones(len(table)) if counts is None else torch.as_tensor(counts).to_dense().to(torch.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"{len(table)} counts", type(counts).__name__, "Give one number per token.") from error
     if weights.shape != (len(table),) or not torch.isfinite(weights).all() or (weights < 0).any():
         raise DataError(f"{len(table)} counts, none negative", str(tuple(weights.shape)), "Give one per token.")
-    if isinstance(length, bool) or not isinstance(length, int):
+    if not whole(length):
         raise DataError("a whole number of positions", repr(length), "Give the length of a text in tokens.")
     if (weights > 0).sum() < 2 or length < 1:
         raise DataError("at least two tokens that occur and one position", "fewer", "Count a larger corpus.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -10,7 +10,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from sgfi.errors import DataError
+from sgfi.errors import DataError, whole
 from sgfi.natural import cosine
 from sgfi.natural.covariance import Prior, scalar
 from sgfi.natural.moments import Moments
@@ -103,8 +103,9 @@ class GridPrior(Prior):
         return self._filtered(tensor, "inverse_roots")
 
     def resized(self, shape: tuple[int, ...]) -> GridPrior:
-        shape = tuple(shape)
-        if len(shape) != len(self.shape) or shape[self.channel_axis - 1] != len(self.colour) or min(shape) < 1:
+        sized = isinstance(shape, Sequence) and all(whole(size, 1) for size in shape)
+        shape = tuple(shape) if sized else ()
+        if len(shape) != len(self.shape) or shape[self.channel_axis - 1] != len(self.colour):
             raise DataError(
                 f"a shape like {self.shape}, with {len(self.colour)} channels",
                 str(shape),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
-from sgfi.errors import QueryError
+from sgfi.errors import QueryError, whole
 from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion import JointSelection, Query, Selection, Selections, checked_query
 from sgfi.inversion.estimator import checked_terminal, target_or_own
@@ -19,7 +19,7 @@ from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, activations, jacobian
 from sgfi.natural.joint import joint_problem
-from sgfi.natural.path import POINT, Path
+from sgfi.natural.path import POINT, Path, straight
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
 from sgfi.natural.recent import Recent, contents, revisions
@@ -88,10 +88,24 @@ class NaturalInverse:
                 str(self.prior.shape),
                 "Fit it on inputs of this model, or use prior.resized(shape).",
             )
+        axis = self.graph.input.channel_axis
+        if axis is not None and len(self.prior.shape) > 1 and self.prior.channel_axis != axis:
+            raise QueryError(
+                f"a prior with the channels of this model's input, axis {axis} (the batch is axis 0)",
+                f"axis {self.prior.channel_axis}",
+                f"sgfi.prior(batches, channel_axis={axis}); for pictures, sound and volumes also kind='grid'.",
+            )
         if isinstance(self.ridge, bool) or not isinstance(self.ridge, (int, float)) or not 0 < self.ridge < 1e6:
             raise QueryError("a positive ridge", repr(self.ridge), "1, the mean response of the tensor, is usual.")
         if self.target_value not in TARGET_VALUES:
             raise QueryError(f"a target value among {list(TARGET_VALUES)}", repr(self.target_value), "Choose one.")
+        several = [name for name, side in self.graph.side_values.items() if len(side) != 1]
+        if several and self.path != POINT:  # its points would be paired with other samples' side inputs
+            got, todo = (
+                f"{several[0]!r} of several",
+                "Pass inputs with their side inputs together, or bind one sample's.",
+            )
+            raise QueryError("side inputs of one sample along a path", got, todo)
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
 
@@ -141,6 +155,7 @@ class NaturalInverse:
             "jacobian": "point" if self.path == POINT else "path",
             "points": self.path.points,
             "rule": self.path.rule,
+            **({} if self.path.curve is straight else {"curve": self.path.curve_name}),
             "ridge": self.ridge,
             "target_value": self.target_value,
             "solver": asdict(self.solver),
@@ -194,8 +209,9 @@ class NaturalInverse:
         network, ``x' + S J'* P (P J' S J'* P + lambda' I)^-1 P (H(x) - H(x'))`` with J' at x' and a small lambda'.
         """
         check_input(self.graph, x)
-        for number, least, what in ((count, 1, "at least one sample"), (corrections, 0, "corrections from zero up")):
-            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+        asked = (count, 1, "at least one sample"), (corrections, 0, "corrections from zero up"), (seed, 0, "a seed")
+        for number, least, what in asked:
+            if not whole(number, least):
                 raise QueryError(what, repr(number), "Give a whole number.")
         if corrections and len(checked_query(query).parts) > 1:
             raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
@@ -357,6 +373,8 @@ def _path(jacobian: str | Path, points: int | None) -> Path:
             raise QueryError("points once", "points beside a Path", "Give them to the Path.")
         return jacobian
     if jacobian == "point":
+        if points is not None:
+            raise QueryError('points with jacobian="path"', 'points beside "point"', "Leave one of them out.")
         return POINT
     if jacobian == "path":
         return Path() if points is None else Path(points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sgfi.errors import QueryError
+from sgfi.errors import QueryError, whole
 
 Curve = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(x (B, ...), mu (...), nodes (m,) in [0, 1]) -> points (m, B, ...): from mu at node 0 to x at node 1."""
@@ -31,7 +32,7 @@ class Path:
     curve: Curve = straight
 
     def __post_init__(self) -> None:
-        if isinstance(self.points, bool) or not isinstance(self.points, int) or self.points < 1:
+        if not whole(self.points, 1):
             raise QueryError("at least one point on the path", repr(self.points), "Three are usual.")
         if self.rule not in RULES:
             raise QueryError(f"a quadrature rule among {list(RULES)}", repr(self.rule), "Choose one of these.")
@@ -39,6 +40,13 @@ class Path:
             raise QueryError(
                 "a curve: a function of x, mu and nodes", type(self.curve).__name__, "See sgfi.natural.path."
             )
+
+    @property
+    def curve_name(self) -> str:
+        """Where its function stands, with a digest of its code: two may have one name."""
+        code = getattr(self.curve, "__code__", None)
+        digest = hashlib.sha256(repr((code.co_code, code.co_consts)).encode()).hexdigest()[:8] if code else ""
+        return f"{getattr(self.curve, '__qualname__', type(self.curve).__qualname__)} {digest}".strip()
 
     @property
     def count(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
-from sgfi.errors import QueryError
+from sgfi.errors import QueryError, whole
 from sgfi.graph import TensorGraph
 from sgfi.natural.grid import GridPrior
 
@@ -59,11 +59,20 @@ def photograph_prior(
 
     A model that takes ``(255 pixel - 127) / 128`` has mean ``127 / 255`` and std ``128 / 255``.
     """
-    centre, spread = (torch.as_tensor(tuple(numbers), dtype=torch.float64) for numbers in (mean, std))
-    if len(centre) != len(spread) or len(centre) not in (1, 3) or not (spread > 0).all():
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not all(whole(size, 1) for size in sizes):
+        raise QueryError("sizes of a picture", repr(sizes), "As in (224, 224).")
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise QueryError("a floating dtype", repr(dtype), "As in torch.float32.")
+    try:
+        centre, spread = (torch.as_tensor(tuple(numbers), dtype=torch.float64) for numbers in (mean, std))
+        normalised = len(centre) == len(spread) and len(centre) in (1, 3) and bool((spread > 0).all())
+        normalised = normalised and bool(torch.cat([centre, spread]).isfinite().all())
+    except (TypeError, ValueError, RuntimeError):
+        normalised = False
+    if not normalised:
         raise QueryError(
             "a mean and a positive std for each of 1 or 3 colour channels",
-            f"mean {tuple(mean)}, std {tuple(std)}",
+            f"mean {mean!r}, std {std!r}",
             "Fit a prior on inputs of this model with sgfi.prior(batches).",
         )
     colours = torch.eye(3, dtype=torch.float64) if len(centre) == 3 else torch.tensor([LUMINANCE], dtype=torch.float64)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgfi.errors import DataError
+from sgfi.errors import DataError, whole
 from sgfi.natural.channels import ChannelPrior
 from sgfi.natural.covariance import Prior
 from sgfi.natural.grid import GridMoments, GridPrior
@@ -76,7 +76,8 @@ def _inputs(batches: Iterable) -> Iterator[Tensor]:
         if not torch.isfinite(x).all():
             raise DataError("finite inputs", f"NaN or infinity in batch {number}", "Drop the affected samples.")
         if len(x):
-            yield x.detach().cpu()
+            x = x.detach().cpu()
+            yield x.float() if x.dtype in (torch.float16, torch.bfloat16) else x  # sums of half precision are none
 
 
 def _layout(x: Tensor, kind: str | None, channel_axis: int | None) -> tuple[str, int]:
@@ -85,7 +86,7 @@ def _layout(x: Tensor, kind: str | None, channel_axis: int | None) -> tuple[str,
     if kind not in ("grid", "tokens", "vector"):
         raise DataError('a kind among "grid", "tokens" and "vector"', repr(kind), "Choose one of these.")
     axis = (x.dim() - 1 if kind == "tokens" else 1) if channel_axis is None else channel_axis
-    if isinstance(axis, bool) or not isinstance(axis, int):
+    if not whole(axis, -64):
         raise DataError("a channel axis by its number", repr(axis), "1 is the first after the batch.")
     axis = axis + x.dim() if axis < 0 else axis
     fits = x.dim() == 2 if kind == "vector" else x.dim() > 2

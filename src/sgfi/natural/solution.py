@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from sgfi.errors import QueryError
+from sgfi.errors import QueryError, whole
 
 FEW, SEVERAL, CHEAP = 20, 256, 2**24
 """Numbers that are always few, that may be few, and what all their derivatives may pass: a tiny model."""
@@ -42,7 +42,7 @@ class Solver:
             number = getattr(self, name)
             if number is None and name == "exact_up_to":
                 continue
-            if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            if not whole(number, least):
                 raise QueryError(f"{name} of at least {least}", repr(number), "Give a whole number.")
         if not isinstance(self.tolerance, (int, float)) or not 0 < self.tolerance < 1:
             raise QueryError("a tolerance between 0 and 1", repr(self.tolerance), "0.05 is usual.")

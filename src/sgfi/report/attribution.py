@@ -7,11 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from sgfi.derivatives import capture_with
 from sgfi.errors import QueryError
-from sgfi.graph import TensorGraph
 from sgfi.inversion import Query, sweep
 from sgfi.natural import natural
+from sgfi.report.captured import captured
 
 
 class NaturalAttribution:
@@ -19,14 +18,13 @@ class NaturalAttribution:
 
     A thin adapter for code that is written for captum's ``LayerX(model, layer).attribute(inputs, ...)``. ``layer`` is
     a module of the model, or a name or alias of one of its tensors; without one, the model's output. ``settings`` go
-    to :func:`sgfi.natural`. The model is captured at the shape of the first inputs.
+    to :func:`sgfi.natural`. The model is captured once, and again where it or the inputs' shape changes.
     """
 
     def __init__(self, model: nn.Module, layer: nn.Module | str | None = None, **settings: Any) -> None:
         if not isinstance(model, nn.Module):
             raise QueryError("a torch.nn.Module", type(model).__name__, "Wrap the function in a module.")
         self.model, self.layer, self._settings = model, _layer_name(model, layer), settings
-        self._graph: TensorGraph | None = None
 
     def attribute(
         self,
@@ -40,9 +38,7 @@ class NaturalAttribution:
         ``target`` names channels of the layer (at the output: classes), ``coords`` and ``directions`` are as in
         :class:`sgfi.Query`.
         """
-        if self._graph is None or self._graph.input.shape[1:] != inputs.shape[1:]:
-            self._graph = capture_with(self.model, inputs, [self.layer])
-        lens = natural(self._graph, **self._settings)
+        lens = natural(captured(self.model, inputs, [self.layer]), **self._settings)
         return sweep(lens, inputs, [Query(self.layer, target, coords, directions)])[0].value
 
 

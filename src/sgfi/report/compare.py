@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,7 +109,7 @@ def compare(
         raise QueryError("at least one query", "none", 'Ask as in "layer3.1.add:17".')
     labelled = _labelled(methods)
     source, loaded, prepared = opened(model, preprocessing)
-    names, x = _stacked(inputs, source, prepared)
+    names, x = _stacked(inputs, source, prepared, prior)
     graph = captured_at(source, x[:1], asked)
     known = prior if prior is not None else input_prior(loaded, graph, prepared)
     wanted = [name for name in labelled.values() if isinstance(name, str) and name in NATURAL]
@@ -128,6 +128,8 @@ def compare(
 def _labelled(methods: Sequence[str] | Mapping[str, str | Estimator]) -> dict[str, str | Estimator]:
     if isinstance(methods, str):
         methods = [methods]
+    if not isinstance(methods, Iterable):
+        raise QueryError("names of methods", type(methods).__name__, 'As in ["natural, path", "gradient"].')
     labelled: dict[str, str | Estimator] = {}
     labelled |= methods if isinstance(methods, Mapping) else {str(name): name for name in methods}
     known = [*NATURAL, *METHODS]
@@ -143,16 +145,18 @@ def _labelled(methods: Sequence[str] | Mapping[str, str | Estimator]) -> dict[st
 
 
 def _stacked(
-    inputs: Input | Sequence[Input], source: Source | Any, prepared: Preprocessing | None
+    inputs: Input | Sequence[Input], source: Source | Any, prepared: Preprocessing | None, prior: Prior | None
 ) -> tuple[tuple[str, ...], Tensor]:
     """Names and (B, *input)."""
-    if isinstance(inputs, Tensor) and inputs.dim() == _rank(source):
+    if isinstance(inputs, Tensor) and inputs.dim() == _rank(source, prior):
         listed: list[Any] = list(inputs.split(1))
+    elif isinstance(inputs, (Tensor, str, Path)):
+        listed = [inputs]
     else:
-        listed = [inputs] if isinstance(inputs, (Tensor, str, Path)) else list(inputs)
+        listed = list(inputs) if isinstance(inputs, Iterable) else []
     if not listed:
         raise QueryError("at least one input", "none", "Pass tensors, or paths of pictures.")
-    rows = [prepared_input(entry, source, prepared) for entry in listed]
+    rows = [prepared_input(entry, source, prepared, prior) for entry in listed]
     if len({row.shape for row in rows}) > 1:
         got = ", ".join(str(tuple(row.shape[1:])) for row in rows)
         raise QueryError("inputs of one shape", got, "Texts must have as many tokens each, pictures as many pixels.")
@@ -162,8 +166,10 @@ def _stacked(
     return tuple(names), torch.cat(rows)
 
 
-def _rank(source: Source | Any) -> int:
-    """Axes of a batch, as far as the model tells; pictures otherwise."""
+def _rank(source: Source | Any, prior: Prior | None) -> int:
+    """Axes of a batch, as far as the prior or the model tells; pictures otherwise."""
+    if isinstance(prior, Prior):
+        return len(prior.shape) + 1
     if isinstance(source, TensorGraph):
         return len(source.input.shape)
     return len(source.input_shape) + 1 if isinstance(source, LoadedModel) else 4
@@ -174,6 +180,9 @@ def _values(
 ) -> tuple[Tensor, ...]:
     """For each query (B, *input), one method's pictures."""
     if not isinstance(method, str):
+        if method.graph.fingerprint != reference.graph.fingerprint:
+            got = f"one of another model ({type(method).__name__})"
+            raise QueryError("an estimator of the model that is compared", got, "Compare each model by itself.")
         return tuple(inverse.value for inverse in sweep(method, x, queries))
     groups = [query for query in queries if query.also]
     if groups:

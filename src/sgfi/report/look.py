@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from sgfi.derivatives import capture_with
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.trust import Trust, trust
 from sgfi.graph import TensorGraph
@@ -24,13 +22,12 @@ from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Inverse, Query, depth_targets
 from sgfi.language import tokenise
 from sgfi.natural import NaturalInverse, Prior, embedding_prior, natural
+from sgfi.report.captured import captured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Source = nn.Module | TensorGraph | LoadedModel
-_graphs: WeakKeyDictionary[nn.Module, dict[Any, TensorGraph]] = WeakKeyDictionary()
-"""Captured models by input and parameters: a second look at the same model starts at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,21 +254,4 @@ def captured_at(source: Source | Any, x: Tensor, queries: Sequence[Query] | None
     model = unwrapped(source.model if isinstance(source, LoadedModel) else source)
     if not isinstance(model, nn.Module):
         raise QueryError("a module, a captured graph or a model's name", type(model).__name__, "Pass one of these.")
-    graphs = _graphs.setdefault(model, {})
-    weights = (*model.parameters(), *model.buffers())
-    held = tuple((id(weight), _address(weight)) for weight in weights)
-    key = x.shape[1:], x.dtype, x.device, held, _structure(model)
-    if key not in graphs or any(name not in graphs[key].nodes for name in names):
-        graphs.clear()  # of another size, of weights that were replaced, or with attention closed
-        graphs[key] = capture_with(model, torch.cat([x, x]), names)
-    return graphs[key]
-
-
-def _structure(model: nn.Module) -> tuple[Hashable, ...]:
-    """Changes where a module without weights is exchanged, or its mode or settings."""
-    return tuple((name, type(own), own.training, own.extra_repr()) for name, own in model.named_modules())
-
-
-def _address(weight: Tensor) -> int:
-    """Changes where ``.data`` is exchanged."""
-    return weight.data_ptr() if weight.layout == torch.strided else 0
+    return captured(model, x, names)

@@ -21,6 +21,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sgfi.errors import DataError, StoreError, first_line
+from sgfi.graph import TensorGraph, check_input
+from sgfi.graph.signature import signature
 from sgfi.inputs.data import SkippedFile, Source, image_preparation, open_source, read_image, shown
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.models import load_model
@@ -115,6 +117,8 @@ class Looking:
             raise DataError(f"a form among {', '.join(forms)}", repr(self.form), "Choose one of these.")
         if self.form in PICTURES:
             check_picture(self.loaded.input_shape)
+        if self.others is not None:
+            check_input(self.lens.graph, self.others)
         for query in self.queries or ():  # what cannot be asked is refused before any input is read
             for part in query.parts:
                 part.selection(self.lens.node(part.target or self.lens.target), torch.device("cpu"))
@@ -125,6 +129,7 @@ class Looking:
         return {
             "model": self.loaded.spec,
             "fingerprint": self.lens.graph.fingerprint,
+            "forward": _operations(self.lens.graph),
             "queries": None if self.queries is None else [_identity(query) for query in self.queries],
             "estimator": self.lens.describe(),
             "prior": [_digest(tensor) for tensor in self.lens.prior.tensors().values()],
@@ -150,6 +155,11 @@ def _identity(query: Query) -> str:
     """Its text, with a digest of the directions: those of a file may change, others have no text."""
     rows = [part.directions.rows for part in query.parts if isinstance(part.directions, Directions)]
     return " ".join([str(query), *map(_digest, rows)])
+
+
+def _operations(graph: TensorGraph) -> str:
+    """Of what the forward does, beside its weights: a hook or an attribute changes it."""
+    return hashlib.sha256(json.dumps(signature(graph.exported)).encode()).hexdigest()[:16]
 
 
 def _digest(tensor: Tensor) -> str:

@@ -38,6 +38,11 @@ def save(family: MapFamily, path: str | Path, *, overwrite: bool = False, precis
     path = as_folder(path)
     if not isinstance(family, MapFamily):
         raise StoreError("a map family", type(family).__name__, "Pass what sgfi.calibrate or sgfi.load returned.")
+    if family.gauge != "query":
+        todo = 'Save family.in_gauge("query"), and ask for the gauge after loading.'
+        raise StoreError(
+            'a family in the gauge "query": a folder holds maps, not how they are asked', family.gauge, todo
+        )
     precision = _checked_precision(family, precision)
     if path.exists() and not overwrite:
         raise StoreError("a path that does not exist yet", repr(str(path)), "Choose another or pass overwrite=True.")
