@@ -124,7 +124,8 @@ def embedding_prior(table: Tensor, length: int, counts: Tensor | None = None) ->
         todo = "Pass the embedding of every token: lm.get_input_embeddings().weight, or as the model is fed it."
         raise DataError("an embedding table (tokens, width)", got, todo)
     try:
-        weights = torch.ones(len(table)) if counts is None else torch.as_tensor(counts).to_dense().to(torch.float64)
+        weights = torch.ones(len(table)) if counts is None else torch.as_tensor(counts).to_dense()
+        weights = weights.to(torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(f"{len(table)} counts", type(counts).__name__, "Give one number per token.") from error
     if weights.shape != (len(table),) or not torch.isfinite(weights).all() or (weights < 0).any():

@@ -1,9 +1,9 @@
-var he, x, Ze, B, Ae, et, tt, me, re, Q, nt, Se, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
+var he, x, Ze, B, Ae, et, tt, me, re, Q, nt, Te, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
 function R(e, t) {
   for (var n in t) e[n] = t[n];
   return e;
 }
-function Te(e) {
+function Se(e) {
   e && e.parentNode && e.parentNode.removeChild(e);
 }
 function kt(e, t, n) {
@@ -89,7 +89,7 @@ function te(e, t, n, s, o) {
     if (typeof s == "string" && (e.style.cssText = s = ""), s) for (t in s) n && t in n || Ne(e.style, t, "");
     if (n) for (t in n) s && n[t] == s[t] || Ne(e.style, t, n[t]);
   }
-  else if (t[0] == "o" && t[1] == "n") i = t != (t = t.replace(nt, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + i] = n, n ? s ? n[Q] = s[Q] : (n[Q] = Se, e.addEventListener(t, i ? xe : we, i)) : e.removeEventListener(t, i ? xe : we, i);
+  else if (t[0] == "o" && t[1] == "n") i = t != (t = t.replace(nt, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + i] = n, n ? s ? n[Q] = s[Q] : (n[Q] = Te, e.addEventListener(t, i ? xe : we, i)) : e.removeEventListener(t, i ? xe : we, i);
   else {
     if (o == "http://www.w3.org/2000/svg") t = t.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
     else if (t != "width" && t != "height" && t != "href" && t != "list" && t != "form" && t != "tabIndex" && t != "download" && t != "rowSpan" && t != "colSpan" && t != "role" && t != "popover" && t in e) try {
@@ -104,20 +104,20 @@ function Oe(e) {
   return function(t) {
     if (this.l) {
       var n = this.l[t.type + e];
-      if (t[re] == null) t[re] = Se++;
+      if (t[re] == null) t[re] = Te++;
       else if (t[re] < n[Q]) return;
       return n(x.event ? x.event(t) : t);
     }
   };
 }
 function Me(e, t, n, s, o, i, c, d, u, a) {
-  var h, f, l, p, g, y, v, b, _, m, k, N, P, L, T, w, M = t.type;
+  var h, f, l, p, g, y, v, b, _, m, k, N, P, L, S, w, M = t.type;
   if (t.constructor !== void 0) return null;
   128 & n.__u && (u = !!(32 & n.__u), i = [d = t.__e = n.__e]), (h = x.__b) && h(t);
   e: if (typeof M == "function") {
     f = c.length;
     try {
-      if (_ = t.props, m = M.prototype && M.prototype.render, k = (h = M.contextType) && s[h.__c], N = h ? k ? k.props.value : h.__ : s, n.__c ? b = (l = t.__c = n.__c).__ = l.__E : (m ? t.__c = l = new M(_, N) : (t.__c = l = new se(_, N), l.constructor = M, l.render = Tt), k && k.sub(l), l.state || (l.state = {}), l.__n = s, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = t, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
+      if (_ = t.props, m = M.prototype && M.prototype.render, k = (h = M.contextType) && s[h.__c], N = h ? k ? k.props.value : h.__ : s, n.__c ? b = (l = t.__c = n.__c).__ = l.__E : (m ? t.__c = l = new M(_, N) : (t.__c = l = new se(_, N), l.constructor = M, l.render = St), k && k.sub(l), l.state || (l.state = {}), l.__n = s, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = t, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
         if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), t.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
           t.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), t.__e = n.__e, t.__k = n.__k, t.__k.some(function(I) {
@@ -133,17 +133,17 @@ function Me(e, t, n, s, o, i, c, d, u, a) {
       else do
         l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), l.state = l.__s;
       while (l.__d && ++L < 25);
-      l.state = l.__s, l.getChildContext != null && (s = R(R({}, s), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), T = h != null && h.type === U && h.key == null ? ct(h.props.children) : h, d = st(e, pe(T) ? T : [T], t, n, s, o, i, c, d, u, a), l.base = t.__e, t.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
+      l.state = l.__s, l.getChildContext != null && (s = R(R({}, s), l.getChildContext())), m && !p && l.getSnapshotBeforeUpdate != null && (v = l.getSnapshotBeforeUpdate(g, y)), S = h != null && h.type === U && h.key == null ? ct(h.props.children) : h, d = st(e, pe(S) ? S : [S], t, n, s, o, i, c, d, u, a), l.base = t.__e, t.__u &= -161, l.__h.length && c.push(l), b && (l.__E = l.__ = null);
     } catch (I) {
       if (c.length = f, t.__v = null, u || i != null) {
         if (I.then) {
           for (t.__u |= u ? 160 : 128; d && d.nodeType == 8 && d.nextSibling; ) d = d.nextSibling;
           i != null && (i[i.indexOf(d)] = null), t.__e = d;
-        } else if (i != null) for (w = i.length; w--; ) Te(i[w]);
+        } else if (i != null) for (w = i.length; w--; ) Se(i[w]);
       } else t.__e = n.__e;
       t.__k == null && (t.__k = n.__k || []), I.then || lt(t), x.__e(I, t, n);
     }
-  } else i == null && t.__v == n.__v ? (t.__k = n.__k, t.__e = n.__e) : d = t.__e = St(n.__e, t, n, s, o, i, c, u, a);
+  } else i == null && t.__v == n.__v ? (t.__k = n.__k, t.__e = n.__e) : d = t.__e = Tt(n.__e, t, n, s, o, i, c, u, a);
   return (h = x.diffed) && h(t), 128 & t.__u ? void 0 : d;
 }
 function lt(e) {
@@ -164,7 +164,7 @@ function at(e, t, n) {
 function ct(e) {
   return typeof e != "object" || e == null || e.__b > 0 ? e : pe(e) ? e.map(ct) : e.constructor !== void 0 ? null : R({}, e);
 }
-function St(e, t, n, s, o, i, c, d, u) {
+function Tt(e, t, n, s, o, i, c, d, u) {
   var a, h, f, l, p, g, y, v = n.props || ae, b = t.props, _ = t.type;
   if (_ == "svg" ? o = "http://www.w3.org/2000/svg" : _ == "math" ? o = "http://www.w3.org/1998/Math/MathML" : o || (o = "http://www.w3.org/1999/xhtml"), i != null) {
     for (a = 0; a < i.length; a++) if ((p = i[a]) && "setAttribute" in p == !!_ && (_ ? p.localName == _ : p.nodeType == 3)) {
@@ -182,7 +182,7 @@ function St(e, t, n, s, o, i, c, d, u) {
     for (a in v) p = v[a], a == "dangerouslySetInnerHTML" ? f = p : a == "children" || a in b || a == "value" && "defaultValue" in b || a == "checked" && "defaultChecked" in b || te(e, a, null, p, o);
     for (a in b) p = b[a], a == "children" ? l = p : a == "dangerouslySetInnerHTML" ? h = p : a == "value" ? g = p : a == "checked" ? y = p : d && typeof p != "function" || v[a] === p || te(e, a, p, v[a], o);
     if (h) d || f && (h.__html == f.__html || h.__html == e.innerHTML) || (e.innerHTML = h.__html), t.__k = [];
-    else if (f && (e.innerHTML = ""), st(t.type == "template" ? e.content : e, pe(l) ? l : [l], t, n, s, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : o, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Te(i[a]);
+    else if (f && (e.innerHTML = ""), st(t.type == "template" ? e.content : e, pe(l) ? l : [l], t, n, s, _ == "foreignObject" ? "http://www.w3.org/1999/xhtml" : o, i, c, i ? i[0] : n.__k && W(n, 0), d, u), i != null) for (a = i.length; a--; ) Se(i[a]);
     d && _ != "textarea" || (a = "value", _ == "progress" && g == null ? e.removeAttribute("value") : g != null && (g !== e[a] || _ == "progress" && !g || _ == "option" && g != v[a]) && te(e, a, g, v[a], o), a = "checked", y != null && y != e[a] && te(e, a, y, v[a], o));
   }
   return e;
@@ -208,9 +208,9 @@ function dt(e, t, n) {
     s.base = s.__P = s.__n = null;
   }
   if (s = e.__k) for (o = 0; o < s.length; o++) s[o] && dt(s[o], t, n || typeof e.type != "function");
-  n || Te(e.__e), e.__c = e.__ = e.__e = void 0;
+  n || Se(e.__e), e.__c = e.__ = e.__e = void 0;
 }
-function Tt(e, t, n) {
+function St(e, t, n) {
   return this.constructor(e, n);
 }
 function $e(e, t, n) {
@@ -254,7 +254,7 @@ he = ce.slice, x = { __e: function(e, t, n, s) {
   this.__v && (this.__e = !0, e && this.__h.push(e), ke(this));
 }, se.prototype.render = U, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(e, t) {
   return e.__v.__b - t.__v.__b;
-}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, Q = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Se = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
+}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, Q = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Te = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
 var Pt = 0;
 function r(e, t, n, s, o, i) {
   t || (t = {});
@@ -264,9 +264,9 @@ function r(e, t, n, s, o, i) {
   if (typeof e == "function" && (c = e.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
   return x.vnode && x.vnode(a), a;
 }
-var K, $, ge, Ee, Y = 0, ut = [], S = x, Le = S.__b, Re = S.__r, Ue = S.diffed, je = S.__c, De = S.unmount, Ie = S.__;
+var K, $, ge, Ee, Y = 0, ut = [], T = x, Le = T.__b, Re = T.__r, Ue = T.diffed, je = T.__c, De = T.unmount, Ie = T.__;
 function _e(e, t) {
-  S.__h && S.__h($, e, Y || t), Y = 0;
+  T.__h && T.__h($, e, Y || t), Y = 0;
   var n = $.__H || ($.__H = { __: [], __h: [] });
   return e >= n.__.length && n.__.push({}), n.__[e];
 }
@@ -308,7 +308,7 @@ function At(e, t, n) {
 }
 function O(e, t) {
   var n = _e(K++, 3);
-  !S.__s && ht(n.__H, t) && (n.__ = e, n.u = t, $.__H.__h.push(n));
+  !T.__s && ht(n.__H, t) && (n.__ = e, n.u = t, $.__H.__h.push(n));
 }
 function fe(e) {
   return Y = 5, Z(function() {
@@ -334,27 +334,27 @@ function Ot() {
     if (e.__P && t) try {
       t.__h.some(oe), t.__h.some(qe), t.__h = [];
     } catch (n) {
-      t.__h = [], S.__e(n, e.__v);
+      t.__h = [], T.__e(n, e.__v);
     }
   }
 }
-S.__b = function(e) {
+T.__b = function(e) {
   $ = null, Le && Le(e);
-}, S.__ = function(e, t) {
+}, T.__ = function(e, t) {
   e && t.__k && t.__k.__m && (e.__m = t.__k.__m), Ie && Ie(e, t);
-}, S.__r = function(e) {
+}, T.__r = function(e) {
   Re && Re(e), K = 0;
   var t = ($ = e.__c).__H;
   t && (ge === $ ? (t.__h = [], $.__h = [], t.__.some(function(n) {
     n.__N && (n.__ = n.__N), n.u = n.__N = void 0;
   })) : (t.__h.some(oe), t.__h.some(qe), t.__h = [], K = 0)), ge = $;
-}, S.diffed = function(e) {
+}, T.diffed = function(e) {
   Ue && Ue(e);
   var t = e.__c;
-  t && t.__H && (t.__H.__h.length && (ut.push(t) !== 1 && Ee === S.requestAnimationFrame || ((Ee = S.requestAnimationFrame) || Et)(Ot)), t.__H.__.some(function(n) {
+  t && t.__H && (t.__H.__h.length && (ut.push(t) !== 1 && Ee === T.requestAnimationFrame || ((Ee = T.requestAnimationFrame) || Et)(Ot)), t.__H.__.some(function(n) {
     n.u && (n.__H = n.u, n.u = void 0);
   })), ge = $ = null;
-}, S.__c = function(e, t) {
+}, T.__c = function(e, t) {
   t.some(function(n) {
     try {
       n.__h.some(oe), n.__h = n.__h.filter(function(s) {
@@ -363,10 +363,10 @@ S.__b = function(e) {
     } catch (s) {
       t.some(function(o) {
         o.__h && (o.__h = []);
-      }), t = [], S.__e(s, n.__v);
+      }), t = [], T.__e(s, n.__v);
     }
   }), je && je(e, t);
-}, S.unmount = function(e) {
+}, T.unmount = function(e) {
   De && De(e);
   var t, n = e.__c;
   n && n.__H && (n.__H.__.some(function(s) {
@@ -375,7 +375,7 @@ S.__b = function(e) {
     } catch (o) {
       t = o;
     }
-  }), n.__H = void 0, t && S.__e(t, n.__v));
+  }), n.__H = void 0, t && T.__e(t, n.__v));
 };
 var Be = typeof requestAnimationFrame == "function";
 function Et(e) {
@@ -873,7 +873,7 @@ function zt() {
       ended: () => h(w.query)
     },
     w.query
-  ), L = e.p.map((w) => ({ query: w, label: w, index: -1 })), T = ["activation", "contribution", "selectivity", "index"];
+  ), L = e.p.map((w) => ({ query: w, label: w, index: -1 })), S = ["activation", "contribution", "selectivity", "index"];
   return /* @__PURE__ */ r("div", { class: "grid-tab", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("fieldset", { children: [
@@ -883,7 +883,7 @@ function zt() {
       /* @__PURE__ */ r("label", { children: [
         "sort by",
         " ",
-        /* @__PURE__ */ r("select", { value: e.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: T.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
+        /* @__PURE__ */ r("select", { value: e.sort, onChange: (w) => n({ sort: w.currentTarget.value }), children: S.map((w) => /* @__PURE__ */ r("option", { value: w, disabled: w === "contribution" && !!g && !g.contribution, children: w === "contribution" ? "decision contribution" : w }, w)) })
       ] }),
       /* @__PURE__ */ r("span", { class: "count", role: "status", children: [
         v.length,
@@ -1079,7 +1079,7 @@ function Zt(e) {
 function en({ stages: e }) {
   const { view: t, model: n, set: s, inputs: o } = C(), i = z(n, t.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = j(c && l && i ? A("reads", { ...t, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(e);
   if (!n) return null;
-  const b = Object.values(e).find((T) => T.state === "failed" && T.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, k = m && h !== null ? m.share.map((T) => T[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((T) => T.sha === t.x)?.name ?? "input", L = D(t.q).coords.split(";").filter(Boolean);
+  const b = Object.values(e).find((S) => S.state === "failed" && S.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, k = m && h !== null ? m.share.map((S) => S[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((S) => S.sha === t.x)?.name ?? "input", L = D(t.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
@@ -1091,7 +1091,7 @@ function en({ stages: e }) {
             columns: Math.min(Qe, n.input[2]),
             weights: k,
             onHover: a,
-            label: (T) => `place ${T.join(", ")}`
+            label: (S) => `place ${S.join(", ")}`
           }
         )
       ] }),
@@ -1112,8 +1112,8 @@ function en({ stages: e }) {
             weights: N,
             marked: L,
             onHover: f,
-            label: (T) => `cell ${T.join(", ")}`,
-            onPick: (T) => s({ q: ue({ ...D(t.q), node: i.name, coords: T.join(",") }) })
+            label: (S) => `cell ${S.join(", ")}`,
+            onPick: (S) => s({ q: ue({ ...D(t.q), node: i.name, coords: S.join(",") }) })
           }
         ),
         (_ === "none" || _ === "preview") && !b && /* @__PURE__ */ r(rn, { stages: e })
@@ -1259,6 +1259,7 @@ const ln = {
   untried: ["plain", "Unlike a random target's picture; no other input was tried"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
+  silent: ["plain", "The feature registered nothing here: its answer is zero"],
   single: ["plain", "One number: a target can only scale its picture"]
 };
 function an({ stages: e }) {
