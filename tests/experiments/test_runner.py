@@ -287,7 +287,7 @@ def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> Non
     line = next(row for row in text.splitlines() if row.startswith("| local | final: pixel cosine |"))
     assert line.endswith("| 0.93795 (ResNet18) | another network |")  # the toy is no ResNet18: shown, not judged
     assert "topology/result.md" in text and "| *the second stage helps* |" in text and "| says so |" in text
-    assert "`density`" in text.partition("Not yet run on real weights:")[2].splitlines()[0]
+    assert "`density`" in text.partition("Without a result on this page:")[2].splitlines()[0]
     assert "## Our own questions" not in text and text.count("### ") == 2
 
 
@@ -343,13 +343,6 @@ def test_a_number_of_no_network_is_shown_and_not_judged_but_for_laws(ran: Ran) -
             e.says: "judged" if e.verdict.startswith(("higher", "lower")) else e.verdict for e in published(result)
         }
         assert judged == expected
-
-
-def test_what_an_old_result_recorded_does_not_stand_in_for_the_shipped_file(ran: Ran) -> None:
-    result = ran("topology")
-    stale = {"row": "alignment/*/first/ssim", "says": "0.9", "network": "any"}
-    result = replace(result, experiment={**result.experiment, "paper": [*result.experiment["paper"], stale]})
-    assert not [entry for entry in published(result) if entry.address.endswith("/first/ssim")]
 
 
 def test_means_near_one_keep_the_digits_they_are_judged_by() -> None:

@@ -66,13 +66,13 @@ def published(result: Result) -> Iterator[Published]:
 
     What the shipped file says now counts before what the result recorded.
     """
-    shipped, scores = _shipped(result)["paper"], dict(result.scores())
-    covered = {entry["row"].partition("/")[0] for entry in shipped}
+    papers = (_shipped(result)["paper"], result.experiment["paper"])
+    scores = dict(result.scores())
     for address, score in scores.items():
         measure, variant, row, name = address.split("/")
         if row.endswith(OTHERS):
             continue
-        matching = _matching(shipped if measure in covered else result.experiment["paper"], address)
+        matching = next((entries for paper in papers if (entries := _matching(paper, address))), [])
         own = [entry for entry in matching if _same(entry, specs_of(result, variant))]
         if own:
             verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
