@@ -35,8 +35,8 @@ def results_page(results: Results, beside: Path, command: str, preface: str = ""
         "*In our interval*: the paper's number is. *Higher*, *lower*: by how much our mean differs, on a network "
         "of the same architecture; weights, input size and numbers of images are those of the linked result, seldom "
         "the paper's. *Another network*: shown, not judged. Seconds, LPIPS (the paper does not name its trunk) and "
-        "numbers of no named network are not judged either. Sentences in italics are claims, judged on our means; those that the paper does not make "
-        "are called ours.",
+        "numbers of no named network are not judged either. Sentences in italics are claims, judged on our means; "
+        "those that the paper does not make are called ours.",
         *(_section(title, group, beside) for title, group in papers.items()),
         *(["## Our own questions", "Claims are ours: the paper makes none of them."] if own else []),
         *(_own_section(title, group, beside) for title, group in own.items()),
