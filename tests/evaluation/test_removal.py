@@ -126,7 +126,7 @@ def test_maps_that_show_the_operating_point_are_said_to() -> None:
 
 def planted(random: float, swapped: float | None, neighbours: float | None, targets: float | None = None) -> Trust:
     """An answer whose controls are what we say."""
-    inverse = sgfi.Inverse(torch.zeros(1, 2), {}, sgfi.Query("conv3"), "final")
+    inverse = sgfi.Inverse(torch.ones(1, 2), {}, sgfi.Query("conv3"), "final")
     score = lambda value: None if value is None else torch.tensor([value])  # noqa: E731
     return Trust(inverse, score(random), 100, score(swapped), score(neighbours), {}, score(targets))
 
