@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral
 
 LONGEST = 1000
 """Characters of what was got."""
@@ -58,7 +59,7 @@ class DataError(SgfiError):
 
 def whole(value: object, least: int = 0) -> bool:
     """Whether it is a whole number of at least ``least``; ``True`` is none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 3) -> str:

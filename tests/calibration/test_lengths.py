@@ -187,5 +187,6 @@ def test_data_that_cannot_be_judged_are_refused() -> None:
         with pytest.raises(CalibrationError):
             fit_lengths(family, wrong)  # type: ignore[arg-type]
     assert fit_lengths(family, [(x, torch.zeros(12))]) == fit_lengths(family, [x])
+    assert fit_lengths(family, iter([x])) == fit_lengths(family, [x])
     with pytest.raises(CalibrationError, match="map family"):
         fit_lengths(family.plan, [x])  # type: ignore[arg-type]

@@ -292,3 +292,19 @@ def test_settings_that_would_be_left_out_are_refused() -> None:
         sgfi.natural(graph, jacobian=path).describe() for path in (Path(3), Path(3, curve=lambda x, mu, n: mu + 0 * x))
     )
     assert plain != curved and "curve" not in plain
+
+
+def test_a_guessed_channel_axis_refuses_no_prior() -> None:
+    """Behind a reshape nothing tells which axis of the input holds the channels."""
+
+    class Flat(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.read = nn.Linear(4 * 4 * 3, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.read(x.flatten(1))
+
+    x = torch.randn(30, 4, 4, 3)
+    lens = natural(sgfi.capture(Flat().eval(), x[:2]), sgfi.prior([x], kind="grid", channel_axis=3))
+    assert sgfi.invert(lens, x[:1], "read", 1).share.shape == (1, 4, 4)

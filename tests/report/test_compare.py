@@ -105,7 +105,10 @@ def test_what_cannot_be_compared_is_said(x: torch.Tensor) -> None:
             sgfi.compare(network(), inputs, "0:2")  # type: ignore[arg-type]
     with pytest.raises(QueryError, match="names of methods"):
         sgfi.compare(network(), x, "0:2", 5)  # type: ignore[arg-type]
-    other = network()
+    model, other = network(), network()
+    named = sgfi.capture(model, {"input": x}, invert="input")  # its weights have other names
+    family = sgfi.calibrate(sgfi.plan(named, "2", ["0"]), [{"input": x}], progress=False)
+    assert "maps" in sgfi.compare(model, x, "2:1", {"maps": family}).values
     nn.init.ones_(other[0].weight)
     family = sgfi.calibrate(sgfi.plan(sgfi.capture(other, x), "2", ["0"]), [x], progress=False)
     with pytest.raises(QueryError, match="of another model"):

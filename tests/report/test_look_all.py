@@ -146,3 +146,20 @@ def test_a_folder_without_a_readable_input_is_an_error(loaded: LoadedModel, tmp_
     (tmp_path / "photos" / "broken.jpg").write_bytes(b"not a picture")
     with pytest.warns(SkippedFile), pytest.raises(DataError, match="none of them readable"):
         sgfi.look_all(loaded, tmp_path / "photos", "2:1", tmp_path / "out", **QUIET)  # type: ignore[arg-type]
+
+
+def test_a_model_with_a_hook_is_another_model_and_other_looks_change_nothing(
+    loaded: LoadedModel, photos: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    looked(loaded, photos, out)
+    name = next(name for name, own in loaded.model.named_modules() if isinstance(own, torch.nn.Conv2d))
+    sgfi.look(loaded, loaded.example[:1], name)
+    assert looked(loaded, photos, out).resumed == 3
+    handle = loaded.model.get_submodule(name).register_forward_hook(lambda module, given, result: result * 0)
+    try:
+        with pytest.raises(StoreError, match="go on with"):
+            sgfi.look_all(loaded, photos, "2:1", out, form=".safetensors", **QUIET)  # type: ignore[arg-type]
+    finally:
+        handle.remove()
+    assert looked(loaded, photos, out).resumed == 3

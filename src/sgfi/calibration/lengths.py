@@ -51,7 +51,7 @@ def fit_lengths(family: MapFamily, held_out: Iterable[Tensor]) -> Lengths:
     if family.mean is not None:
         todo = "Their answers are deviations, whose true states are other ones at every input."
         raise CalibrationError("maps fitted on states", "maps fitted on tangents", todo)
-    data = Batches(family.plan, held_out)
+    data = Batches(family.plan, list(held_out) if isinstance(held_out, Iterator) else held_out)
     return _lengths(family, ((data.graph, x, slice(None)) for _, x in data), ProcessGroup())
 
 

@@ -19,6 +19,7 @@ from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import nmse, pixel_cosine, relative_error
 from sgfi.evaluation.representation import forward_states
 from sgfi.evaluation.rows import Rows, average, partner
+from sgfi.evaluation.stacks import TINY
 from sgfi.evaluation.statistics import spearman
 from sgfi.inversion import Estimator, Inverse, MapFamily, invert
 from sgfi.inversion.estimator import spread
@@ -26,8 +27,6 @@ from sgfi.inversion.update import Update, mean_seed, walk
 
 PROBES = 7
 """Nodes at which a path is probed (the paper's number)."""
-TINY = 1e-30
-"""Keeps the logarithm of an exact match finite."""
 
 
 @torch.inference_mode(False)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from sgfi.errors import CaptureError, QueryError, did_you_mean
+from sgfi.errors import CaptureError, QueryError, did_you_mean, whole
 
 Example = Tensor | Mapping[str, Any] | tuple
 """One batch: the tensor itself, or every argument of the forward by name or in order."""
@@ -137,7 +137,7 @@ def _axes(batch_axis: int | Mapping[str, int], names: list[str], chosen: str = "
     else:
         given = dict.fromkeys(names, batch_axis)
     for name, axis in given.items():
-        if name not in names or isinstance(axis, bool) or not isinstance(axis, int) or axis < 0:
+        if name not in names or not whole(axis):
             raise CaptureError(
                 f"batch axes from 0 up for {[each or chosen for each in names]}",
                 f"{name or chosen!r}: {axis!r}",

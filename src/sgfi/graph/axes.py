@@ -95,13 +95,19 @@ def _shape(node: fx.Node) -> list:
 
 
 def _input_axis(source: fx.Node) -> int | None:
-    """The input's channel axis follows from its first reader: 1 for convolutions, the last for linear layers.
-
-    Element-wise ops and permutes on the way are followed; without such a reader, the last of up to three axes, else 1.
-    """
+    """By its first reader; without one, the last of up to three axes, else 1."""
     rank = _rank(source)
     if rank < 2:
         return None
+    return read_axis(source) or (rank - 1 if rank <= 3 else 1)
+
+
+def read_axis(source: fx.Node) -> int | None:
+    """The input's channel axis as its first reader has it: 1 for convolutions, the last for linear layers.
+
+    Element-wise ops and permutes on the way are followed; ``None`` where no reader tells.
+    """
+    rank = _rank(source)
     waiting = [(source, list(range(rank)))]  # a tensor, and where each of its axes stood in the input
     while waiting:
         node, origin = waiting.pop(0)
@@ -113,7 +119,7 @@ def _input_axis(source: fx.Node) -> int | None:
                 return origin[-1] or None
             if _rank(user) == rank and is_tensor(user) and rule in (_elementwise, _layer_norm, _permute):
                 waiting.append((user, [origin[dim] for dim in _order(user)]))
-    return rank - 1 if rank <= 3 else 1
+    return None
 
 
 def _operand(node: fx.Node, axes: dict[fx.Node, int | None]) -> fx.Node | None:

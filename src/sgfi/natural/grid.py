@@ -104,14 +104,13 @@ class GridPrior(Prior):
 
     def resized(self, shape: tuple[int, ...]) -> GridPrior:
         sized = isinstance(shape, Sequence) and all(whole(size, 1) for size in shape)
-        shape = tuple(shape) if sized else ()
-        if len(shape) != len(self.shape) or shape[self.channel_axis - 1] != len(self.colour):
+        if not sized or len(shape) != len(self.shape) or shape[self.channel_axis - 1] != len(self.colour):
             raise DataError(
                 f"a shape like {self.shape}, with {len(self.colour)} channels",
-                str(shape),
+                repr(shape),
                 "Only coordinates may change.",
             )
-        resized = replace(self, shape=shape, _tables={})
+        resized = replace(self, shape=tuple(shape), _tables={})
         finer = (prod(resized.sizes) / prod(self.sizes)) ** (1 / len(self.sizes))
         return replace(resized, rings=self.rings / finer)  # as many cycles over the whole picture as before
 

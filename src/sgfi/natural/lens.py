@@ -13,6 +13,7 @@ from torch import Tensor
 from sgfi.boundaries.recipes import RecipeBoundaries, recipe_boundaries
 from sgfi.errors import QueryError, whole
 from sgfi.graph import Node, TensorGraph, check_input, full_precision
+from sgfi.graph.axes import read_axis
 from sgfi.inversion import JointSelection, Query, Selection, Selections, checked_query
 from sgfi.inversion.estimator import checked_terminal, target_or_own
 from sgfi.natural.answer import NaturalAnswer
@@ -88,7 +89,7 @@ class NaturalInverse:
                 str(self.prior.shape),
                 "Fit it on inputs of this model, or use prior.resized(shape).",
             )
-        axis = self.graph.input.channel_axis
+        axis = read_axis(self.graph.exported.tensors["input"])  # a guess would be no reason to refuse
         if axis is not None and len(self.prior.shape) > 1 and self.prior.channel_axis != axis:
             raise QueryError(
                 f"a prior with the channels of this model's input, axis {axis} (the batch is axis 0)",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from dataclasses import is_dataclass
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +20,8 @@ _graphs: WeakKeyDictionary[nn.Module, dict[Any, TensorGraph]] = WeakKeyDictionar
 _OWN = frozenset(vars(nn.Module()))
 """What every module has of its own: weights and modules are in the key already, hooks by their numbers."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+DEPTH, LONGEST = 4, 1000
+"""How far attributes are looked into; a longer or deeper one is known by being the same object."""
 
 
 def captured(model: nn.Module, x: Tensor, names: Collection[str]) -> TensorGraph:
@@ -46,14 +51,20 @@ def _structure(model: nn.Module) -> tuple[Hashable, ...]:
     )
 
 
-def _settled(value: Any) -> Hashable:
-    """A plain value, or which object it is."""
+def _settled(value: Any, depth: int = DEPTH) -> Hashable:
+    """Plain values, arrays and settings by what they hold; of others, or too deep or long ones, which object it is."""
     if isinstance(value, Tensor):
         return id(value), _address(value), 0 if value.is_inference() else value._version
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        return value.dtype.str, value.shape, value.tobytes()
+    if is_dataclass(value) or isinstance(value, SimpleNamespace):
+        value = vars(value) if hasattr(value, "__dict__") else value
+    if not depth or (isinstance(value, (list, tuple, Mapping)) and len(value) > LONGEST):
+        return id(value)
     if isinstance(value, (list, tuple)):
-        return tuple(map(_settled, value))
+        return tuple(_settled(own, depth - 1) for own in value)
     if isinstance(value, Mapping):
-        return tuple((str(key), _settled(own)) for key, own in value.items())
+        return tuple((str(key), _settled(own, depth - 1)) for key, own in value.items())
     return value if isinstance(value, (bool, int, float, complex, str, bytes, type(None))) else id(value)
 
 

@@ -21,17 +21,26 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sgfi.errors import DataError, StoreError, first_line
-from sgfi.graph import TensorGraph, check_input
-from sgfi.graph.signature import signature
+from sgfi.graph import check_input
 from sgfi.inputs.data import SkippedFile, Source, image_preparation, open_source, read_image, shown
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.models import load_model
 from sgfi.inversion import Query
 from sgfi.inversion.directions import Directions
 from sgfi.natural import NaturalInverse, natural
-from sgfi.report.look import Look, captured_at, check_picture, input_prior, look_through, parsed, prepared_input
+from sgfi.report.look import (
+    Look,
+    captured_at,
+    check_picture,
+    input_prior,
+    look_through,
+    parsed,
+    prepared_input,
+    targets_of,
+)
 from sgfi.storage import write_text
 from sgfi.storage.files import write_tensors
+from sgfi.storage.forward import probes
 from sgfi.storage.scratch import Busy, PathLock, is_draft, remove_drafts
 
 PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".safetensors",)
@@ -129,7 +138,7 @@ class Looking:
         return {
             "model": self.loaded.spec,
             "fingerprint": self.lens.graph.fingerprint,
-            "forward": _operations(self.lens.graph),
+            "forward": self._activations(),
             "queries": None if self.queries is None else [_identity(query) for query in self.queries],
             "estimator": self.lens.describe(),
             "prior": [_digest(tensor) for tensor in self.lens.prior.tensors().values()],
@@ -137,6 +146,16 @@ class Looking:
             "other": None if self.others is None else _digest(self.others),
             "form": self.form,
             "share": self.share,
+        }
+
+    def _activations(self) -> dict[str, list[float]]:
+        """A few of the queried tensors, at one fixed input and in two digits: hooks and attributes change them, other
+        kernels do not."""
+        lens = self.lens
+        names = sorted({lens.node(name).name for name in targets_of(self.queries) or (lens.target,)})
+        return {
+            name: [float(f"{probe[0]:.2g}"), *(probe[1:] / max(probe[0], 1e-30)).round(2).tolist()]
+            for name, probe in probes(lens.graph, names).items()
         }
 
     def at(self, x: Tensor) -> Look:
@@ -155,11 +174,6 @@ def _identity(query: Query) -> str:
     """Its text, with a digest of the directions: those of a file may change, others have no text."""
     rows = [part.directions.rows for part in query.parts if isinstance(part.directions, Directions)]
     return " ".join([str(query), *map(_digest, rows)])
-
-
-def _operations(graph: TensorGraph) -> str:
-    """Of what the forward does, beside its weights: a hook or an attribute changes it."""
-    return hashlib.sha256(json.dumps(signature(graph.exported)).encode()).hexdigest()[:16]
 
 
 def _digest(tensor: Tensor) -> str:

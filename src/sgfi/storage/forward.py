@@ -47,7 +47,7 @@ def forward_record(graph: TensorGraph, boundaries: Sequence[str]) -> dict[str, A
     return {
         "ops": [f"{op}#{attributes}" for op, attributes in signature(graph.exported)],
         "attention": ATTENTION,
-        "probes": {name: probe.tolist() for name, probe in _probes(graph, boundaries).items()},
+        "probes": {name: probe.tolist() for name, probe in probes(graph, boundaries).items()},
     }
 
 
@@ -91,7 +91,7 @@ def _first_difference(graph: TensorGraph, before: Sequence[str], now: Sequence[s
 def _changed_activations(graph: TensorGraph, stored: Mapping[str, Sequence[float]]) -> str:
     """The first boundary whose activations are not what they were; empty where all are."""
     known = [name for name in stored if name in graph.nodes]
-    for name, probe in _probes(graph, known).items():
+    for name, probe in probes(graph, known).items():
         was = np.asarray(stored[name])
         if len(was) != len(probe):
             return f"{name!r} has another size"
@@ -109,7 +109,7 @@ def _other_versions(before: Mapping[str, str]) -> str:
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def _probes(graph: TensorGraph, boundaries: Sequence[str]) -> dict[str, np.ndarray]:
+def probes(graph: TensorGraph, boundaries: Sequence[str]) -> dict[str, np.ndarray]:
     """For every boundary its root mean square and a few entries, at one fixed input."""
     names = [name for name in boundaries if name != "input"]
     bound = graph.bind({name: torch.ones_like(side) for name, side in graph.example_sides.items()})
