@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,21 @@ def test_only_correctly_classified_images(
         assert len(rows["three"]["top_minus_random"]) == 2
     with pytest.raises(DataError, match="folder for each class"):
         correct_inputs(case, 2)
+
+
+def test_the_seconds_of_an_answer_have_no_calibration_in_them(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    class Unfitted(Case):
+        @property
+        def family(self) -> sgfi.MapFamily:  # type: ignore[override]
+            clock[0] += 1000
+            return case.family
+
+    unfitted = Unfitted(**{field.name: getattr(case, field.name) for field in fields(case)})
+    monkeypatch.setattr("sgfi.experiments.measures.baselines.time.perf_counter", lambda: clock[0])
+    rows = MEASURES["iterative"].take(unfitted, images=2, seeds=[0], search={"steps": 1})
+    assert rows["closed form"]["seconds_an_image"] == rows["iterative"]["seconds_an_image"] == 0
 
 
 def test_latency_is_a_median_over_the_loads_asked_for(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
