@@ -291,6 +291,14 @@ def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> Non
     assert "## Our own questions" not in text and text.count("### ") == 2
 
 
+def test_page_tells_equal_names_apart_by_their_size(ran: Ran, tmp_path: Path) -> None:
+    result = ran("topology")
+    text = results_page({tmp_path / "a": result, tmp_path / "b": result}, tmp_path, "sgfi experiment page .")
+    pixels = result.variants["local"]["model"]["input_shape"][-1]
+    assert text.count(f"| local, {pixels} px | final: pixel cosine |") == 2
+    assert " px |" not in results_page({tmp_path / "a": result}, tmp_path, "sgfi experiment page .")
+
+
 def test_page_says_once_why_several_results_differ(ran: Ran, tmp_path: Path) -> None:
     results = {tmp_path / name: ran(name, {"differs": "Toys."}) for name in ("topology", "locality")}
     results[tmp_path / "ridge"] = ran("ridge", {"differs": ""})

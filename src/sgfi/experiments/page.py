@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from sgfi.evaluation.tables import markdown_table
@@ -56,7 +57,9 @@ def _by_title(results: Results, *, ours: bool) -> Mapping[str, Results]:
 
 
 def _section(title: str, group: Results, beside: Path) -> str:
-    rows = [row for result in group.values() for row in (*_numbers(result), *_claims(result))]
+    counts = Counter(label for result in group.values() for label in result.variants)
+    twice = {label for label, count in counts.items() if count > 1 and label != UNNAMED}
+    rows = [row for result in group.values() for row in (*_numbers(result, twice), *_claims(result))]
     parts = [f"### {title}", _about(group, beside)]
     if rows:
         parts.append(markdown_table(["network or variant", "what", "here", "paper", "verdict"], rows))
@@ -68,11 +71,13 @@ def _about(group: Results, beside: Path) -> str:
     return f"{question} Run on {', '.join(_linked(folder, result, beside) for folder, result in group.items())}."
 
 
-def _numbers(result: Result) -> Iterable[list[str]]:
+def _numbers(result: Result, twice: Collection[str]) -> Iterable[list[str]]:
+    """``twice``: variants of several results, which are told apart by the size of their inputs."""
     for entry in published(result):
         measure, variant, row, score = entry.address.split("/")
         what = f"{row}: {_plain(score)}" if len(result.tables) == 1 else f"{_plain(measure)}, {row}: {_plain(score)}"
-        yield [_named(result, variant), what, cell(entry.score), entry.says, entry.verdict]
+        size = f", {result.variants[variant]['model']['input_shape'][-1]} px" if variant in twice else ""
+        yield [_named(result, variant) + size, what, cell(entry.score), entry.says, entry.verdict]
 
 
 def _plain(name: str) -> str:
