@@ -98,10 +98,11 @@ def test_the_op_that_made_a_token_stream_says_where_its_channels_stand() -> None
         (lambda x: x.flatten(1) * 2, (3, 8, 8), 1),
         (lambda x: x * 2, (8, 3), 2),
         (lambda x: x * 2, (3,), 1),
+        (lambda x: F.max_pool2d(x.transpose(0, 1), 2).transpose(0, 1), (3, 8, 8), None),  # the batch is no channels
     ],
 )
 def test_the_first_reader_says_where_the_input_has_its_channels(
-    function: Callable[[Tensor], Tensor], shape: tuple[int, ...], axis: int
+    function: Callable[[Tensor], Tensor], shape: tuple[int, ...], axis: int | None
 ) -> None:
     assert axes_of(Function(function), *shape).input.channel_axis == axis
 

@@ -75,9 +75,8 @@ class _Units:
             "measure": name,
             "options": dict(options),
             "variants": [case.label for case in cases],  # options may be given by variant
-            "batches": [
-                case.evaluation.batches.batch_size for case in cases
-            ],  # an image is crossed with another of its batch
+            # an image is crossed with another of its batch
+            "batches": [case.evaluation.batches.batch_size for case in cases],
             "families": [case.key for case in cases],
             "evaluation": [case.evaluation.digest for case in cases],
             "trunk": bool(cases[0].trunk),

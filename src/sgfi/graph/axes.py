@@ -99,13 +99,17 @@ def _input_axis(source: fx.Node) -> int | None:
     rank = _rank(source)
     if rank < 2:
         return None
-    return read_axis(source) or (rank - 1 if rank <= 3 else 1)
+    read = read_axis(source)
+    if read is None:
+        return rank - 1 if rank <= 3 else 1
+    return read or None
 
 
 def read_axis(source: fx.Node) -> int | None:
     """The input's channel axis as its first reader has it: 1 for convolutions, the last for linear layers.
 
-    Element-wise ops and permutes on the way are followed; ``None`` where no reader tells.
+    Element-wise ops and permutes on the way are followed; ``None`` where no reader tells, 0 where one has the batch
+    there, which are no channels.
     """
     rank = _rank(source)
     waiting = [(source, list(range(rank)))]  # a tensor, and where each of its axes stood in the input
@@ -114,9 +118,9 @@ def read_axis(source: fx.Node) -> int | None:
         for user in node.users:
             op, rule = op_name(user), AXIS_RULES.usable(op_name(user)) or _elementwise
             if op in FIRST:
-                return origin[1] or None
+                return origin[1]
             if op in LAST or _norms_channels(user):
-                return origin[-1] or None
+                return origin[-1]
             if _rank(user) == rank and is_tensor(user) and rule in (_elementwise, _layer_norm, _permute):
                 waiting.append((user, [origin[dim] for dim in _order(user)]))
     return None

@@ -90,7 +90,7 @@ class NaturalInverse:
                 "Fit it on inputs of this model, or use prior.resized(shape).",
             )
         axis = read_axis(self.graph.exported.tensors["input"])  # a guess would be no reason to refuse
-        if axis is not None and len(self.prior.shape) > 1 and self.prior.channel_axis != axis:
+        if axis and len(self.prior.shape) > 1 and self.prior.channel_axis != axis:
             raise QueryError(
                 f"a prior with the channels of this model's input, axis {axis} (the batch is axis 0)",
                 f"axis {self.prior.channel_axis}",
@@ -102,11 +102,8 @@ class NaturalInverse:
             raise QueryError(f"a target value among {list(TARGET_VALUES)}", repr(self.target_value), "Choose one.")
         several = [name for name, side in self.graph.side_values.items() if len(side) != 1]
         if several and self.path != POINT:  # its points would be paired with other samples' side inputs
-            got, todo = (
-                f"{several[0]!r} of several",
-                "Pass inputs with their side inputs together, or bind one sample's.",
-            )
-            raise QueryError("side inputs of one sample along a path", got, todo)
+            todo = "Pass inputs together with their side inputs, or bind one sample's."
+            raise QueryError("side inputs of one sample along a path", f"{several[0]!r} of several", todo)
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
 

@@ -86,7 +86,7 @@ def _layout(x: Tensor, kind: str | None, channel_axis: int | None) -> tuple[str,
     if kind not in ("grid", "tokens", "vector"):
         raise DataError('a kind among "grid", "tokens" and "vector"', repr(kind), "Choose one of these.")
     axis = (x.dim() - 1 if kind == "tokens" else 1) if channel_axis is None else channel_axis
-    if not whole(axis, -64):
+    if not whole(axis, -x.dim()):
         raise DataError("a channel axis by its number", repr(axis), "1 is the first after the batch.")
     axis = axis + x.dim() if axis < 0 else axis
     fits = x.dim() == 2 if kind == "vector" else x.dim() > 2
