@@ -53,11 +53,22 @@ def test_every_method_on_a_tiny_network(ran: Ran) -> None:
     assert "trained decoder" in text and "(fewer: SmoothGrad 1)" in text and "zero" in text and "a pilot" in text
 
 
+def test_every_method_has_its_intervals(ran: Ran) -> None:
+    result = ran("answers", options(methods=["gradient", "raw VJP"], images=5, fewer={"raw VJP": 4}))
+    score = result.tables["answers"]["as declared"]["gradient, one, channels"]["best_at_own_size"]
+    text = answer_tables.answer_tables(result)
+    (line,) = [line for line in text.split("95 % bootstrap")[1].splitlines() if line.startswith("| gradient")]
+    assert line.startswith(f"| gradient | {score['low']:.2f} to {score['high']:.2f} / ") and "a pilot" not in text
+    assert "raw VJP" not in text.split("95 % bootstrap")[1]  # too few inputs for one
+
+
 def test_misuse_is_named(ran: Ran) -> None:
     with pytest.raises(QueryError, match="Did you mean"):
         ran("answers", options(methods=["gradiant"]))
     with pytest.raises(QueryError, match="the one after the last"):
         ran("answers", options(images=[2, 1]))
+    with pytest.raises(QueryError, match="inputs and methods to measure"):  # not an empty table
+        ran("answers", options(methods=["gradient"], images=[1, 3], fewer={"gradient": 1}))
     with pytest.raises(QueryError, match="strongest"):
         ran("answers", options(queries={"strongest": "loudest"}))
     with pytest.raises(QueryError, match="ReLU"):
@@ -123,6 +134,11 @@ def test_runs_of_other_methods_on_the_same_inputs_are_one_table(ran: Ran, tmp_pa
         (tmp_path / name / "result.json").write_text(json.dumps(result.as_dict()), encoding="utf-8")
     page = filled("<!-- answers: a+b -->\n<!-- /answers -->", tmp_path)
     assert "| natural, path |" in page and "| gradient |" in page
+    left = filled("<!-- answers: a+b; without occlusion_agreement likeness -->\n<!-- /answers -->", tmp_path)
+    changed = [(old, new) for old, new in zip(page.splitlines()[1:], left.splitlines()[1:], strict=True) if old != new]
+    assert len(changed) == 2 and all(new.endswith("| - / - | - / - |") for _, new in changed)
+    with pytest.raises(DataError, match="a score of the result"):
+        filled("<!-- answers: a; without loudness -->\n<!-- /answers -->", tmp_path)
     other = ran("answers", options(methods=["gradient"], images=2, queries={"channels": 2, "cells": 3}))
     with pytest.raises(DataError, match="the same network and queries"):
         answer_tables.joined([first, other])

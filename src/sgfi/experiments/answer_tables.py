@@ -2,7 +2,8 @@
 
 A page holds ``<!-- answers: folder -->`` ... ``<!-- /answers -->`` with the folder of a result relative to the page;
 :func:`filled` puts the result's tables between the marks, or where several folders are named one row for each tensor.
-``folder+folder`` are runs of other methods, or on later inputs of the same set, shown as one result.
+``folder+folder`` are runs of other methods, or on later inputs of the same set, shown as one result, and
+``folder; without score`` leaves out a score that was withdrawn.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def filled(page: str, folder: Path) -> str:
     """A page with the tables of every result it names; ``folder`` is where the page stands."""
 
     def tables(mark: re.Match[str]) -> str:
-        results = [read_joined(folder, name) for name in mark[2].split()]
+        names, _, withdrawn = mark[2].partition("; without ")
+        results = [_without(read_joined(folder, name), withdrawn.split()) for name in names.split()]
         return mark[1] + (answer_tables(*results) if len(results) == 1 else answer_summary(results)) + mark[3]
 
     return MARKS.sub(tables, page)
@@ -39,6 +41,22 @@ def read_joined(folder: Path, names: str) -> Result:
     """The result in ``folder/name``, or for ``name+name`` the runs in these folders as one."""
     results = [read_result(folder / name) for name in names.split("+")]
     return results[0] if len(results) == 1 else joined(results)
+
+
+def _without(result: Result, withdrawn: Sequence[str]) -> Result:
+    """The result less some scores."""
+    known = {address.rpartition("/")[2] for address, _ in result.scores()}
+    for name in withdrawn:
+        if name not in known:
+            raise DataError(f"a score of the result among {sorted(known)}", repr(name), "Correct what is left out.")
+    tables = {
+        measure: {
+            label: {row: {n: s for n, s in scores.items() if n not in withdrawn} for row, scores in rows.items()}
+            for label, rows in variants.items()
+        }
+        for measure, variants in result.tables.items()
+    }
+    return replace(result, tables=tables)
 
 
 def joined(results: Sequence[Result]) -> Result:
@@ -225,17 +243,23 @@ def _control_cells(rows: Rows, method: str, targets: list[str]) -> list[str]:
 
 
 def _intervals(rows: Rows, targets: list[str]) -> str:
-    """Of the default, as a sentence."""
-    method, parts = "natural, path", []
-    if not _count(rows, method):
-        return f"{method} was not run."
-    if _count(rows, method) < FEWEST:
+    """Of best at own, where there are enough inputs."""
+    scores = ("best_at_own_size", "best_at_own_energy")
+    body = [
+        [method, *(_span_pair(rows, method, target, score) for score in scores for target in targets)]
+        for method in _methods(rows)
+        if _count(rows, method) >= FEWEST
+    ]
+    if not body:
         return f"Fewer than {FEWEST} inputs: a pilot, without intervals."
-    for kind in KINDS:
-        scores = [rows.get(f"{method}, {target}, {kind}", {}).get("best_at_own_size") for target in targets]
-        spans = [_spanned(score) for score in scores if score and score.get("low") is not None]
-        parts += [f"{kind} {', '.join(spans)}"] if spans else []
-    return f"{method}, best at own at equal size with 95 % intervals: {'; '.join(parts)}."
+    head = [f"`{target}`" for target in targets]
+    table = markdown_table(["picture", *head, *(f"prior energy, {name}" for name in head)], body)
+    return f"95 % bootstrap intervals over inputs of best at own, at equal size and at equal prior energy:\n\n{table}"
+
+
+def _span_pair(rows: Rows, method: str, target: str, score: str) -> str:
+    """Channels / cells, from and to."""
+    return " / ".join(_span(rows.get(f"{method}, {target}, {kind}", {}).get(score)) for kind in KINDS)
 
 
 def _routing(rows: Rows) -> str:
@@ -251,6 +275,10 @@ def _spanned(score: Score | None) -> str:
     return (
         f"{score['mean']:.3f} ({score['low']:.3f}, {score['high']:.3f})" if "low" in score else f"{score['mean']:.3f}"
     )
+
+
+def _span(score: Score | None) -> str:
+    return "-" if score is None or score.get("low") is None else f"{score['low']:.2f} to {score['high']:.2f}"
 
 
 def _mean(score: Score | None) -> str:

@@ -89,6 +89,9 @@ def answers(
             row = table.setdefault(f"{method}, {target}, {kind}", {})
             for score, value in scores.items():
                 row.setdefault(score, []).append(value)
+    if not table:
+        got = f"none for images={images!r} and fewer={dict(fewer or {})}"
+        raise QueryError("inputs and methods to measure", got, "Ask for inputs that the data and `fewer` leave.")
     return table
 
 
