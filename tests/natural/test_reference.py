@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 
 import sgfi
+from sgfi.errors import QueryError
 from sgfi.evaluation.removal import Trial
 from sgfi.natural import Prior, embedding_prior, from_tensors, reference_state, registered
 from sgfi.natural.reference import PAIRS, SEED
@@ -59,6 +61,29 @@ def test_of_pictures_and_vectors_it_is_the_mean_inputs_state() -> None:
         expected = model(prior.mean.unsqueeze(0))[0].detach()
         torch.testing.assert_close(reference_state(graph, "1", x, prior), expected)
         torch.testing.assert_close(registered(graph, "1", x, prior), (model(x) - expected).detach())
+
+
+def test_a_centred_target_is_less_the_mean_state_over_the_prior() -> None:
+    """Of pictures too; equal to the difference where the model is linear, and not where it is not."""
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Tanh()).double().eval()
+    x = 2 * torch.randn(4, 3, 8, 8, dtype=torch.float64)
+    graph, prior = sgfi.capture(model, x), sgfi.prior([x])
+    lens = sgfi.natural(graph, prior, target_value="centred")
+    draws = prior.draw(PAIRS, x, SEED)
+    expected = model(torch.cat([prior.mean + draws, prior.mean - draws])).mean(0).detach()
+    torch.testing.assert_close(lens.state(x, "1"), model(x).detach() - expected)
+    plain = sgfi.natural(graph, prior)
+    torch.testing.assert_close(lens.state(x, "0"), plain.state(x, "0"))
+    assert (lens.state(x, "1") - plain.state(x, "1")).abs().max() > 0.01
+    usual = lens.centred(x[:3])
+    torch.testing.assert_close(usual.state(x, "1"), (model(x) - model(x[:3]).mean(0)).detach())
+    assert usual.describe()["usual_inputs"] == 3 and plain.centred().state(x, "1").equal(lens.state(x, "1"))
+    with pytest.raises(QueryError, match="inputs of shape"):
+        lens.centred(x[0])
+    own = sgfi.invert(lens, x, "1", channels=[1]).value
+    torch.testing.assert_close(own, sgfi.invert(plain, x, "1", channels=[1], terminal=lens.state(x, "1")).value)
+    assert lens.describe()["target_value"] == "centred"
 
 
 def test_weights_that_change_are_seen() -> None:

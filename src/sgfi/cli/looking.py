@@ -26,6 +26,7 @@ from sgfi.report.look import look as look_at
 from sgfi.report.look_all import Looking, look_at_all
 
 Form = Literal["png", "svg", "pdf", "safetensors"]
+TargetValue = Literal["difference", "centred", "tangent"]
 
 
 class Jacobian(str, Enum):
@@ -46,11 +47,18 @@ class LensOptions:
     ridge: Annotated[
         float | None, typer.Option(help="Lambda relative to the tensor's mean response: larger is smoother.")
     ] = None
+    target_value: Annotated[
+        TargetValue | None,
+        typer.Option(
+            help="What the feature registered: difference from the mean input's state (of a path), centred: from the "
+            "mean state over the prior, tangent: to first order (at the point)."
+        ),
+    ] = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        given = {"jacobian": self.jacobian.value, "points": self.points, "ridge": self.ridge}
-        return {name: value for name, value in given.items() if value is not None}
+        given = {name: getattr(self, name) for name in ("points", "ridge", "target_value")}
+        return {"jacobian": self.jacobian.value, **{name: value for name, value in given.items() if value is not None}}
 
 
 @dataclass(frozen=True, kw_only=True)

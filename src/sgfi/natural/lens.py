@@ -24,13 +24,13 @@ from sgfi.natural.path import POINT, Path, straight
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
 from sgfi.natural.recent import Recent, contents, revisions
-from sgfi.natural.reference import registered
+from sgfi.natural.reference import centred, registered
 from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import ROWS_MEMORY, Problem
 
 ACTIVATIONS = 2**31
 """Bytes of activations kept for derivatives: larger batches are answered one part after another."""
-TARGET_VALUES = ("tangent", "difference")
+TARGET_VALUES = ("tangent", "difference", "centred")
 RIDGE = 1.0
 """Chosen by removal on held-out photographs, see docs/natural.md."""
 CORRECTION_RIDGE = 0.01
@@ -56,9 +56,9 @@ def natural(
     ``mean`` and ``std``) or nothing, which takes the statistics of natural photographs, normalised as for ImageNet.
     ``jacobian``: ``"point"`` (at x), ``"path"`` (averaged over ``points`` on the line from the mean to x) or a
     :class:`Path`. ``ridge``: lambda relative to the mean response of the target tensor. ``target_value``: what the
-    feature registered, ``"tangent"``, ``J (x - mu)`` (with ``"point"``), or ``"difference"``, ``H(x) - H(mu)``, which
-    the tangent comes to along a fine path (with any path); of tokens ``H(x)`` less its mean over the prior, see
-    :mod:`sgfi.natural.reference`.
+    feature registered, ``"tangent"``, ``J (x - mu)`` (with ``"point"``), ``"difference"``, ``H(x) - H(mu)``, which the
+    tangent comes to along a fine path (with any path), or ``"centred"``, ``H(x)`` less its mean over the prior: what is
+    special about x among inputs. Of tokens the difference is centred too, see :mod:`sgfi.natural.reference`.
     """
     if not isinstance(graph, TensorGraph):
         raise QueryError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
@@ -79,6 +79,8 @@ class NaturalInverse:
     ridge: float
     target_value: str
     solver: Solver
+    usual: Tensor | None = None
+    """(N, *input) what a centred target is compared with, see :meth:`centred`."""
     recent: Recent | None = None
     """Where derivatives are kept for the next query on the same tensor of the same input."""
 
@@ -114,6 +116,12 @@ class NaturalInverse:
     def on(self, graph: TensorGraph) -> NaturalInverse:
         """The same prior and settings on the same model with other side inputs bound."""
         return replace(self, graph=graph)
+
+    def centred(self, usual: Tensor | None = None) -> NaturalInverse:
+        """With features compared with their mean over ``usual`` inputs (N, *input), or over draws of the prior."""
+        if usual is not None:
+            check_input(self.graph, usual)
+        return replace(self, target_value="centred", usual=usual)
 
     @property
     def target(self) -> str:
@@ -156,6 +164,7 @@ class NaturalInverse:
             **({} if self.path.curve is straight else {"curve": self.path.curve_name}),
             "ridge": self.ridge,
             "target_value": self.target_value,
+            **({} if self.usual is None else {"usual_inputs": len(self.usual)}),
             "solver": asdict(self.solver),
             "prior": type(self.prior).__name__,
         }
@@ -327,17 +336,19 @@ class NaturalInverse:
         """What ``make`` gives, or gave for the same numbers and settings."""
         if self.recent is None:
             return make()
-        settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.solver)
+        settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.usual, self.solver)
         weights = revisions(self.graph.constants.values())
         return self.recent.get((what, contents(x), node.name, settings, weights), make, size)
 
     def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
-        """t before masking: ``J (x - mu)`` or ``H(x) - H(mu)``, (B, *target)."""
+        """t before masking: ``J (x - mu)``, ``H(x) - H(mu)`` or ``H(x)`` less its mean, (B, *target)."""
         return self._kept("registered", x, node, lambda: self._measured(x, node, known), lambda made: made.nbytes)
 
     def _measured(self, x: Tensor, node: Node, known: Jacobian | None) -> Tensor:
         if self.target_value == "difference":
             return registered(self.graph, node.name, x, self.prior)
+        if self.target_value == "centred":
+            return centred(self.graph, node.name, x, self.prior, self.usual)
         mu = self.prior.mean_like(x)
         derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
         return derivative.push((x - mu).unsqueeze(0))[0]

@@ -19,7 +19,12 @@ def registered(graph: TensorGraph, target: str, x: Tensor, prior: Prior) -> Tens
     """(B, *target) what a tensor registered of the inputs: ``H(x)`` less its reference."""
     if not prior.of_tokens:
         return deviation(graph, target, x, prior.mean_like(x))
-    return _states(graph, target, x) - reference_state(graph, target, x, prior)
+    return centred(graph, target, x, prior)
+
+
+def centred(graph: TensorGraph, target: str, x: Tensor, prior: Prior, usual: Tensor | None = None) -> Tensor:
+    """(B, *target) ``H(x)`` less its :func:`mean_state`."""
+    return _states(graph, target, x) - mean_state(graph, target, x, prior, usual)
 
 
 def reference_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior) -> Tensor:
@@ -27,23 +32,32 @@ def reference_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior)
 
     The mean embedding at every position is to a language model a text of one repeated token. All positions read the
     same values and fall into the state of the first, the attention sink, which no text has anywhere else.
-    The draws come in pairs about the mean, so that the reference of a linear model is ``H(mu)`` exactly.
     """
     if not prior.of_tokens:
         return _states(graph, target, prior.mean_like(like).unsqueeze(0))[0]
+    return mean_state(graph, target, like, prior)
+
+
+def mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior, usual: Tensor | None = None) -> Tensor:
+    """(*target) the mean of H over ``usual`` inputs (N, *input), or over draws of the prior; once for a graph.
+
+    The draws come in pairs about the mean, so that it is ``H(mu)`` exactly where the model is linear.
+    """
     sides = tuple((name, contents(value)) for name, value in graph.side_values.items())
-    key = "reference", target, prior, sides, like.dtype, like.device
-    return graph.cache.get(key, lambda: _mean_state(graph, target, like, prior), graph.fingerprint)
+    source = prior if usual is None else contents(usual)
+    key = "reference", target, source, sides, like.dtype, like.device
+    return graph.cache.get(key, lambda: _mean_state(graph, target, like, prior, usual), graph.fingerprint)
 
 
 @torch.inference_mode(False)  # it is kept: a caller's inference mode or precision must not stay in it
 @torch.no_grad()
 @full_precision()
-def _mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior) -> Tensor:
-    mu, draws = prior.mean_like(like), prior.draw(PAIRS, like, SEED)
-    parts = torch.cat([mu + draws, mu - draws]).split(ROWS)
-    total = sum(_states(graph, target, part).double().sum(0) for part in parts)
-    return (total / (2 * PAIRS)).to(like.dtype)  # type: ignore[union-attr]
+def _mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior, usual: Tensor | None) -> Tensor:
+    if usual is None:
+        mu, draws = prior.mean_like(like), prior.draw(PAIRS, like, SEED)
+        usual = torch.cat([mu + draws, mu - draws])
+    total = sum(_states(graph, target, part).double().sum(0) for part in usual.split(ROWS))
+    return (total / len(usual)).to(like.dtype)  # type: ignore[union-attr]
 
 
 def _states(graph: TensorGraph, target: str, inputs: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ class _Input:
         return {
             (target, kind): queries
             for (target, node), state, reference in zip(nodes.items(), states, usual, strict=True)
-            for kind, queries in _queries(node, state[0], reference, self.asked)
+            for kind, queries in strongest_and_spread(node, state[0], reference, self.asked)
         }
 
     @cached_property
@@ -194,7 +194,7 @@ def _pairs(case: Case, images: int | None) -> Iterator[tuple[Tensor, Tensor, int
         start += len(batch)
 
 
-def _queries(node: Node, state: Tensor, mean: Tensor, asked: Asked) -> Iterator[tuple[str, list[Query]]]:
+def strongest_and_spread(node: Node, state: Tensor, mean: Tensor, asked: Asked) -> Iterator[tuple[str, list[Query]]]:
     """The strongest channels of a state (*target), compared with its ``mean``, and cells spread over it."""
     state = state - mean if asked.strongest == "deviation" else state
     energy = state.movedim((node.channel_axis or 1) - 1, 0).flatten(1).square().sum(1)
