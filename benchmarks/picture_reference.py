@@ -1,4 +1,4 @@
-"""What a picture's features are compared with: the mean input's state, the mean state over the prior, or over photographs.
+"""What a feature of a picture is compared with: the state of the mean input, the mean over the prior, or photographs.
 
 ``python -m benchmarks.picture_reference``: the natural inverse with ``t`` from each, the strongest channels (largest
 deviation from the mean state of other photographs) and cells. How often a picture is the one that removes its own
