@@ -64,9 +64,17 @@ def test_the_page_says_what_was_run_and_on_what(
     own, others = runs(replace(entry, stand_in=("tiny",)), {folder: result})
     assert list(others) == [folder] and not own
     assert runs(entry, {folder: result}) == ({}, {})  # another network, and none that stands in
-    listed = [replace(entry, like=("tiny",)), replace(entry, part="b", missing="weights"), Entry("tab:x", "a rule")]
+    listed = [
+        replace(entry, like=("tiny",)),
+        replace(entry, part="b", missing="weights"),
+        replace(entry, part="c", like=("tiny",), run=("ridge",), missing="more weights"),
+        Entry("tab:x", "a rule"),
+    ]
     monkeypatch.setattr("sgfi.experiments.paper_index.entries", lambda: listed)
     text = index_page({folder: result}, tmp_path, "sgfi experiment index .")
     assert "| run: [build 8x8 (12 / 5)](topology/result.md); not to be had: weights of its last stage |" in text
-    assert "| toy models only; not to be had: weights |" in text and "| no measurement |" in text
-    assert "Of 3 rows, 1 were run" in text and "1 on toy models only; 1 have nothing to measure" in text
+    assert "| cannot be run here (toy models only); not to be had: weights |" in text and "| no measurement |" in text
+    assert "| not run; not to be had: more weights |" in text  # the network is at hand, as the other result shows
+    assert "Of 4 rows, 1 were run" in text and "1 were not run, 1 cannot be run here" in text
+    random = {**result.variants["local"], "model": {**result.variants["local"]["model"], "weights": "none"}}
+    assert "not run;" not in index_page({folder: replace(result, variants={"local": random})}, tmp_path, "index")

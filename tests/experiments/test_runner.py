@@ -17,9 +17,7 @@ from sgfi.experiments import Experiment, Result, available, compare, declare, ov
 from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
 from sgfi.experiments.measures.registry import evaluation_batches, measure
-from sgfi.experiments.page import results_page
 from sgfi.experiments.provenance import LOST, ancestors, code_digest, describe_code, with_known_commits
-from sgfi.experiments.published import claims, compared, published
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
 from sgfi.figures.experiments import experiment_figure, panels_of
@@ -279,128 +277,6 @@ def test_claims_are_judged_on_numbers(ran: Ran) -> None:
     assert [verdict.holds for verdict in judgements] == [True, False, True, True]
     assert "local: " in judgements[2].numbers and "global: " in judgements[2].numbers
     assert Verdict("", False, "").word == "DOES NOT HOLD"
-
-
-def test_page_puts_the_paper_beside_our_numbers(ran: Ran, tmp_path: Path) -> None:
-    results = {tmp_path / "topology": ran("topology"), tmp_path / "locality": ran("locality")}
-    text = results_page(results, tmp_path, "sgfi experiment page .")
-    line = next(row for row in text.splitlines() if row.startswith("| local | final: pixel cosine |"))
-    assert line.endswith("| 0.93795 (ResNet18) | another network |")  # the toy is no ResNet18: shown, not judged
-    assert "topology/result.md" in text and "| *the second stage helps* |" in text and "| says so |" in text
-    assert "`density`" in text.partition("Without a result on this page:")[2].splitlines()[0]
-    assert "## Our own questions" not in text and text.count("### ") == 2
-
-
-def test_page_tells_equal_names_apart_by_their_size(ran: Ran, tmp_path: Path) -> None:
-    result = ran("topology")
-    text = results_page({tmp_path / "a": result, tmp_path / "b": result}, tmp_path, "sgfi experiment page .")
-    pixels = result.variants["local"]["model"]["input_shape"][-1]
-    assert text.count(f"| local, {pixels} px | final: pixel cosine |") == 2
-    assert " px |" not in results_page({tmp_path / "a": result}, tmp_path, "sgfi experiment page .")
-
-
-def test_page_says_once_why_several_results_differ(ran: Ran, tmp_path: Path) -> None:
-    results = {tmp_path / name: ran(name, {"differs": "Toys."}) for name in ("topology", "locality")}
-    results[tmp_path / "ridge"] = ran("ridge", {"differs": ""})
-    listed = results_page(results, tmp_path, "sgfi experiment page .").partition("## Set-ups")[2]
-    assert listed.count("Toys.") == 1 and listed.count("\n- [") == 3
-    both, alone = listed.split("\n\n")[-2:]
-    assert both.count("\n") == 1 and "ridge" in alone
-
-
-def test_page_keeps_our_claims_apart_from_the_papers(ran: Ran, tmp_path: Path) -> None:
-    ours = ran("topology", {"section": "Ours; not in the paper", "title": "Ours"})
-    text = results_page({tmp_path / "topology": ours}, tmp_path, "sgfi experiment page .")
-    assert text.index("## Our own questions") < text.index("### ") and "says so" not in text
-    mixed = ran("faithfulness")
-    text = results_page({tmp_path / "faithfulness": mixed}, tmp_path, "sgfi experiment page .")
-    said = {line.split("|")[2].strip(): line.split("|")[4].strip() for line in text.splitlines() if "| *" in line}
-    assert said["*the lowest quartile is low: its pixel cosine is below 0.3*"] == "(ours)"
-    assert said["*there states stay nearer to their own image*"] == "says so"
-
-
-def test_the_paper_s_numbers_are_compared_on_its_own_networks_only(ran: Ran) -> None:
-    result = ran("topology")
-    alike = replace(
-        result, variants={k: {**v, "model": {**v["model"], "spec": "x:resnet18"}} for k, v in result.variants.items()}
-    )
-    entries = {entry.address: entry for entry in published(alike)}
-    final = entries["alignment/local/final/pixel_cosine"]
-    assert final.says == "0.93795" and final.verdict.startswith(("higher by", "lower by", "in our interval"))
-    assert {entry.verdict for entry in published(result)} == {"another network"}
-    old = replace(
-        result,
-        experiment={
-            **result.experiment,
-            "title": "Another question",
-            "paper": [{"row": "alignment/*/final/pixel_cosine", "says": "0.5, G 0.4 (ViT-B/32)"}],
-        },
-    )
-    assert {entry.verdict for entry in published(old)} == {"another network"} and len(list(published(old))) == 2
-
-
-def test_a_number_of_no_network_is_shown_and_not_judged_but_for_laws(ran: Ran) -> None:
-    row = "alignment/*/final/pixel_cosine"
-    for entry, expected in (
-        ({"says": "0.5"}, {"0.5": ""}),
-        ({"says": "0.5", "network": "any"}, {"0.5": "judged"}),
-        ({"says": "0.1 (ResNet18), 0.2 (ViT-B/32)"}, {"0.1 (ResNet18), 0.2 (ViT-B/32)": ""}),
-    ):
-        result = ran("topology", {"title": "Another question", "paper": [{"row": row, **entry}]})
-        judged = {
-            e.says: "judged" if e.verdict.startswith(("higher", "lower")) else e.verdict for e in published(result)
-        }
-        assert judged == expected
-
-
-def test_means_near_one_keep_the_digits_they_are_judged_by() -> None:
-    assert summarise([0.9999995, 0.9999996], 50)["mean"] == 0.99999955
-    assert compared(summarise([0.9999995, 0.9999996], 50), "at least 0.99999997") == "**does not hold**"
-
-
-def test_other_estimators_stand_beside_the_maps_and_are_not_called_the_paper_s(ran: Ran, tmp_path: Path) -> None:
-    both = {"stages": ["final"], "estimators": ["maps", "natural, point"]}
-    result = ran("topology", {"measures": {"alignment": both}})
-    entries = [(e.address.split("/")[2], e.says, e.verdict) for e in published(result) if "/local/" in e.address]
-    assert entries == [
-        ("final", "0.93795 (ResNet18)", "another network"),
-        ("final, natural, point", "", "not in the paper"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("says", "verdict"),
-    [
-        ("0.52", "in our interval"),
-        ("0.9", "lower by 0.400"),
-        ("0.1 [0, 0.2]", "higher by 0.400"),
-        ("at least 0.4", "holds"),
-        ("at most 0.4 (or so)", "**does not hold**"),
-        ("0.1 or 0.9", ""),
-        ("0.9, 0.1 at layers 2, 8", ""),
-        ("0.9 [0.8, 1.0] (CUB), 0.1 (Pets)", ""),
-        ("0.9, re-encoding 0.1", "lower by 0.400"),
-        ("not finite", ""),
-    ],
-)
-def test_verdicts_on_single_numbers(says: str, verdict: str) -> None:
-    assert compared({"mean": 0.5, "low": 0.4, "high": 0.6}, says) == verdict
-    assert compared({"mean": 0.5}, "0.5") == "equal" and compared({"mean": None}, says) == ""
-    assert compared({"mean": 0.834}, "0.83 GiB") == "" and compared({"mean": 0.834}, "0.83") == "equal"
-    assert compared({"mean": 0.00218}, "0.00178") == "higher by 4.0e-04"  # not equal: it has five decimals
-    assert compared({"mean": 2.4e-5}, "2.5e-05") == "lower by 1.0e-06" and compared({"mean": 4e-4}, "0") == "equal"
-    assert compared({"mean": 0.836}, "0.83") == "higher by 0.006" and compared({"mean": 0.3}, "0") == "higher by 0.300"
-
-
-def test_a_result_s_own_claims_stand_beside_the_shipped_ones(ran: Ran) -> None:
-    result = ran("topology")
-    shipped = [dict(claim) for claim in result.experiment["claims"]]
-    said = [verdict.says for verdict in claims(result)]
-    assert said == [claim["says"] for claim in shipped]  # none twice
-    again = {**shipped[0], "says": "in older words"}
-    own = {"says": "a number above zero", "left": "alignment/local/first/ssim", "relation": ">", "right": -2}
-    more = replace(result, experiment={**result.experiment, "claims": [again, own]})
-    assert [verdict.says for verdict in claims(more)] == [*said, "a number above zero"]
 
 
 @pytest.mark.parametrize("name", ["topology", "locality", "faithfulness"])

@@ -14,6 +14,7 @@ from sgfi.cli.decisions import typed_command
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError, StoreError
 from sgfi.experiments import Experiment, Result, available, compare, declare, read_result, run
+from sgfi.experiments.derived import with_reductions
 from sgfi.experiments.provenance import with_known_commits
 from sgfi.experiments.results import FILE, markdown
 from sgfi.inversion import Query
@@ -114,7 +115,7 @@ def run_(
     except KeyboardInterrupt as error:
         raise Interrupted(f"Interrupted. Finished work is kept in {work}; run the same command to resume.") from error
     _write(result, folder)
-    typer.echo(markdown(result))
+    typer.echo(markdown(with_reductions(result)))
     typer.echo(str(folder))
 
 
@@ -269,6 +270,6 @@ def _show(result: Result, folder: Path) -> None:
     from sgfi.figures import save_figure
     from sgfi.figures.experiments import experiment_figure, panels_of
 
-    write_text(folder / "result.md", markdown(result))
+    write_text(folder / "result.md", markdown(with_reductions(result)))
     if panels_of(result):
         save_figure(experiment_figure(result), folder / "figure.png", overwrite=True)

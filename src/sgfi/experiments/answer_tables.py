@@ -8,6 +8,7 @@ A page holds ``<!-- answers: folder -->`` ... ``<!-- /answers -->`` with the fol
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +86,7 @@ def _after(known: Mapping[str, Score], more: Mapping[str, Score], start: int, re
         before = known.get(name, {}).get("values", [])
         if not known:
             scores[name] = score
-        elif "values" in score and start >= len(known["own_size"]["values"]):
+        elif start and "values" in score and start >= len(known["own_size"]["values"]):
             values = [math.nan if value is None else value for value in (*before, *score["values"])]
             scores[name] = summarise(values, result.experiment["resamples"])
     return scores
@@ -115,10 +116,20 @@ SUMMARISED = (
 )
 
 
-def answer_summary(results: Sequence[Result]) -> str:
+def answer_overview(results: Sequence[Result]) -> str:
+    """The summary of all methods; runs with one network and the same queries are joined."""
+    runs: dict[str, list[Result]] = {}
+    for result in results:
+        runs.setdefault(json.dumps(_compared(result)), []).append(result)
+    whole = [joined(own) for own in runs.values()]
+    methods = [method for result in whole for rows in result.tables["answers"].values() for method in _methods(rows)]
+    return answer_summary(whole, list(dict.fromkeys(methods)))
+
+
+def answer_summary(results: Sequence[Result], methods: Sequence[str] = SUMMARISED) -> str:
     """Markdown: best at own at equal size, channels / cells, one row for each tensor of each result.
 
-    Behind what was measured on fewer inputs than the first method stands how many.
+    Behind what was measured on fewer inputs than the others stands how many.
     """
     body = []
     for result in results:
@@ -126,14 +137,14 @@ def answer_summary(results: Sequence[Result]) -> str:
         name = f"{_network(about)}, {'x'.join(map(str, about['model']['input_shape']))}"
         asked = " / ".join(str(_asked(result)[kind]) for kind in KINDS)
         for target in _targets(rows):
-            most = _count(rows, SUMMARISED[0])
+            most = max(_count(rows, method) for method in methods)
             scores = [
                 _pair(rows, method, target, "best_at_own_size") + f" ({count})" * (0 < count < most)
-                for method in SUMMARISED
+                for method in methods
                 for count in [_count(rows, method)]
             ]
             body.append([name, f"`{target}`", str(most), asked, *scores])
-    return markdown_table(["network, input", "tensor", "inputs", "queries, up to", *SUMMARISED], body) + "\n"
+    return markdown_table(["network, input", "tensor", "inputs", "queries, up to", *methods], body) + "\n"
 
 
 def _asked(result: Result) -> dict[str, int]:

@@ -1,21 +1,31 @@
-"""One page of many results: a question at a time, one table each: our number, the paper's, and a verdict."""
+"""One page of many results: a question at a time, with one table of what was measured and one of claims."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from sgfi.evaluation.tables import markdown_table
+from sgfi.experiments.answer_tables import answer_overview
 from sgfi.experiments.declaration import available
+from sgfi.experiments.derived import with_reductions
+from sgfi.experiments.measured import claimed_quantities, measured_table
 from sgfi.experiments.paper_index import setup
-from sgfi.experiments.published import claims, published
-from sgfi.experiments.results import Result, Verdict, cell
+from sgfi.experiments.published import claims
+from sgfi.experiments.results import Result, Verdict
 
 OURS = "Ours"
 """How the section of an experiment begins that the paper does not have."""
-UNNAMED = "as declared"
+LEGEND = """A row or column is a set-up: what was varied, the network with its input, and the numbers of calibration and
+evaluated inputs; a measure that used fewer inputs says how many. Intervals stand at the first score of a row and at
+those that the paper has or a claim compares. *The paper*: its numbers, with the network that they are about. Ours are
+judged in brackets where the architecture is the same: *in our interval*, *equal*, *higher* or *lower* by how much our
+mean differs, or whether a bound *holds*; weights, input size and numbers of images are seldom the paper's. Seconds,
+LPIPS (the paper does not name its trunk) and numbers of no named network are not judged. Sentences in italics are
+claims, judged on our means; those that the paper does not make are called ours."""
+ANSWERED = """How often a picture removes more of its own feature than any other query's picture does, all of them at
+equal size: channels / cells."""
 Results = Mapping[Path, Result]
 
 
@@ -33,14 +43,10 @@ def results_page(results: Results, beside: Path, command: str, preface: str = ""
         *([preface.strip()] if preface else []),
         *(["Without a result on this page: " + ", ".join(waiting) + "."] if waiting else []),
         "## The paper's experiments",
-        "*In our interval*: the paper's number is. *Higher*, *lower*: by how much our mean differs, on a network "
-        "of the same architecture; weights, input size and numbers of images are those of the linked result, seldom "
-        "the paper's. *Another network*: shown, not judged. Seconds, LPIPS (the paper does not name its trunk) and "
-        "numbers of no named network are not judged either. Sentences in italics are claims, judged on our means; "
-        "those that the paper does not make are called ours.",
+        LEGEND,
         *(_section(title, group, beside) for title, group in papers.items()),
         *(["## Our own questions", "Claims are ours: the paper makes none of them."] if own else []),
-        *(_own_section(title, group, beside) for title, group in own.items()),
+        *(_section(title, group, beside) for title, group in own.items()),
         "## Set-ups",
         "Why numbers differ from the paper's, and the command of each result.",
         _setups(results, beside),
@@ -51,19 +57,18 @@ def results_page(results: Results, beside: Path, command: str, preface: str = ""
 def _by_title(results: Results, *, ours: bool) -> Mapping[str, Results]:
     groups: dict[str, dict[Path, Result]] = {}
     for folder, result in results.items():
-        if str(result.experiment.get("section") or "").startswith(OURS) == ours:
+        if _is_ours(result) == ours:
             groups.setdefault(result.experiment["title"], {})[folder] = result
     return groups
 
 
+def _is_ours(result: Result) -> bool:
+    return str(result.experiment.get("section") or "").startswith(OURS)
+
+
 def _section(title: str, group: Results, beside: Path) -> str:
-    counts = Counter(label for result in group.values() for label in result.variants)
-    twice = {label for label, count in counts.items() if count > 1 and label != UNNAMED}
-    rows = [row for result in group.values() for row in (*_numbers(result, twice), *_claims(result))]
-    parts = [f"### {title}", _about(group, beside)]
-    if rows:
-        parts.append(markdown_table(["network or variant", "what", "here", "paper", "verdict"], rows))
-    return "\n\n".join(parts)
+    """The question, everything that was measured, and the claims."""
+    return "\n\n".join(filter(None, [f"### {title}", _about(group, beside), _table(group), _claims(group, beside)]))
 
 
 def _about(group: Results, beside: Path) -> str:
@@ -71,76 +76,52 @@ def _about(group: Results, beside: Path) -> str:
     return f"{question} Run on {', '.join(_linked(folder, result, beside) for folder, result in group.items())}."
 
 
-def _numbers(result: Result, twice: Collection[str]) -> Iterable[list[str]]:
-    """``twice``: variants of several results, which are told apart by the size of their inputs."""
-    for entry in published(result):
-        measure, variant, row, score = entry.address.split("/")
-        what = f"{row}: {_plain(score)}" if len(result.tables) == 1 else f"{_plain(measure)}, {row}: {_plain(score)}"
-        size = f", {result.variants[variant]['model']['input_shape'][-1]} px" if variant in twice else ""
-        yield [_named(result, variant) + size, what, cell(entry.score), entry.says, entry.verdict]
+def _table(group: Results) -> str:
+    """All that the paper's experiments measured; of our own what their claims are about."""
+    results = [with_reductions(result) for result in group.values()]
+    if "answers" in results[0].tables:
+        return f"{ANSWERED}\n\n{answer_overview(results).strip()}"
+    return measured_table(results, claimed_quantities(results) if _is_ours(results[0]) else None)
 
 
-def _plain(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _claims(result: Result) -> Iterable[list[str]]:
-    for verdict in claims(result):
-        if verdict.holds is not None:
-            whose = "(ours)" if verdict.ours else "says so"
-            yield [_named(result), f"*{verdict.says}*", _bare(verdict.numbers, result), whose, _word(verdict)]
-
-
-def _bare(numbers: str, result: Result) -> str:
-    """Without the label of the only variant."""
-    return numbers.removeprefix(f"{next(iter(result.variants))}: ") if len(result.variants) == 1 else numbers
-
-
-def _own_section(title: str, group: Results, beside: Path) -> str:
-    """Claims by network; a network that was not asked has an empty cell."""
-    judged = {folder: {v.says: v for v in claims(result) if v.holds is not None} for folder, result in group.items()}
+def _claims(group: Results, beside: Path) -> str:
+    """Claims by result; one that was not asked has an empty cell."""
+    judged = {
+        folder: {_said(verdict): _brief(verdict, result) for verdict in claims(result) if verdict.holds is not None}
+        for folder, result in group.items()
+    }
     said = list(dict.fromkeys(says for verdicts in judged.values() for says in verdicts))
     asked = [folder for folder in group if judged[folder]]
-    parts = [f"### {title}", _about(group, beside)]
-    if said:
-        body = [[says, *(_brief(judged[folder].get(says)) for folder in asked)] for says in said]
-        parts.append(markdown_table(["claim", *(setups(group[folder]) for folder in asked)], body))
-    return "\n\n".join(parts)
-
-
-def _brief(verdict: Verdict | None) -> str:
-    """The verdict with its numbers; of several variants that all hold, how many they are."""
-    if verdict is None:
-        return ""
-    several = verdict.numbers.count(";")
+    body = [[says, *(judged[folder].get(says, "") for folder in asked)] for says in said]
     return (
-        f"{_word(verdict)}: {verdict.numbers}" if not (verdict.holds and several) else f"holds, {several + 1} variants"
+        markdown_table(["claim", *(_linked(folder, group[folder], beside, most=2) for folder in asked)], body)
+        if body
+        else ""
     )
+
+
+def _said(verdict: Verdict) -> str:
+    return f"*{verdict.says}*" + " (ours)" * verdict.ours
+
+
+def _brief(verdict: Verdict, result: Result) -> str:
+    """The verdict with its numbers; of several variants that all hold, how many they are."""
+    several = verdict.numbers.count(";")
+    if verdict.holds and several:
+        return f"holds, {several + 1} variants"
+    only = f"{next(iter(result.variants))}: " if len(result.variants) == 1 else ""
+    return f"{_word(verdict)}: {verdict.numbers.removeprefix(only)}"
 
 
 def _word(verdict: Verdict) -> str:
     return "holds" if verdict.holds else "**does not hold**"
 
 
-def _named(result: Result, variant: str = UNNAMED) -> str:
-    """The variant, or where it has no name its network."""
-    if variant != UNNAMED:
-        return variant
-    labels, networks = [label for label in result.variants if label != UNNAMED], _networks(result)
-    return labels[0] if len(labels) == 1 else " and ".join(networks) if len(networks) < 3 else "all"
-
-
-def _networks(result: Result) -> list[str]:
-    return list(dict.fromkeys(str(about["model"]["spec"]).rpartition(":")[2] for about in result.variants.values()))
-
-
-def setups(result: Result) -> str:
-    """Networks, input sizes and counts, each once."""
-    return ", ".join(dict.fromkeys(setup(result, label) for label in result.variants))
-
-
-def _linked(folder: Path, result: Result, beside: Path) -> str:
-    return f"[{setups(result)}]({os.path.relpath(folder / 'result.md', beside)})"
+def _linked(folder: Path, result: Result, beside: Path, most: int | None = None) -> str:
+    """By its set-ups, or where they are more than ``most`` by how many they are."""
+    named = list(dict.fromkeys(setup(result, label) for label in result.variants))
+    text = ", ".join(named) if most is None or len(named) <= most else f"{len(named)} set-ups"
+    return f"[{text}]({os.path.relpath(folder / 'result.md', beside)})"
 
 
 def _setups(results: Results, beside: Path) -> str:

@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from sgfi.evaluation.tables import markdown_table
-from sgfi.experiments.results import Result
+from sgfi.experiments.results import Result, inputs_of
 from sgfi.settings import JsonSettings
 
 PARTS = {"tab": "Tables", "fig": "Figures", "app": "Results that only the text has"}
 """How labels begin, in the order of the page."""
 HEAD = """The paper's tables and figures by their labels, and results that only its text has. *Run* names networks of
 the paper's architecture, *stand-in* others of its kind, each with its input in pixels and the numbers of calibration
-and evaluated inputs. *Not to be had* is what the paper used and was not available here; who has it can run the command
-in the row, with `--data $IMAGENET/train --held-out $IMAGENET/val` where it names no data. Every experiment runs on toy
-models in the tests."""
+and evaluated inputs. *Not run*: a network for it was at hand, as other results show. *Cannot be run here*: none was.
+*Not to be had* is what the paper used and was not available here; who has it can run the command in the row, with
+`--data $IMAGENET/train --held-out $IMAGENET/val` where it names no data. Every experiment runs on toy models in the
+tests."""
 
 PLAN = "the plan alone"
 """What stands for the counts where nothing was fitted."""
@@ -88,21 +89,19 @@ def runs(entry: Entry, results: Mapping[Path, Result]) -> tuple[dict[Path, list[
 def setup(result: Result, label: str) -> str:
     """``network 64x64 (1024 / 128)``: input, calibration and evaluated inputs of a variant, or that it is a plan."""
     about: Mapping[str, Any] = result.variants[label]
-    drawn = len(about["evaluation"]["indices"])
-    lengths = [
-        len(score["values"])
-        for variants in result.tables.values()
-        for scores in variants.get(label, {}).values()
-        for score in scores.values()
-        if "values" in score
-    ]
     size = "x".join(map(str, about["model"]["input_shape"][1:]))
     named = f"{str(about['model']['spec']).rpartition(':')[2]} {size}"
     if list(result.tables) == ["storage"]:
         return f"{named} ({PLAN})"
-    counts = f"{len(about['calibration']['indices'])} / {min(drawn, max(lengths, default=drawn))}"
+    counts = f"{len(about['calibration']['indices'])} / {evaluated(result, label)}"
     random = "random weights, " if about["model"]["weights"] == "none" else ""
     return f"{named} ({random}{counts})"
+
+
+def evaluated(result: Result, label: str) -> int:
+    """The most inputs that a measure of this variant used."""
+    counts = [inputs_of(result, measure, label) for measure, variants in result.tables.items() if label in variants]
+    return max(filter(None, counts), default=len(result.variants[label]["evaluation"]["indices"]))
 
 
 def _row(entry: Entry, results: Mapping[Path, Result], beside: Path) -> list[str]:
@@ -116,8 +115,17 @@ def _status(entry: Entry, results: Mapping[Path, Result], beside: Path) -> str:
     words += [f"stand-in: {_links(others, beside)}"] if others else []
     words += [f"[{more['says']}]({more['path']})" for more in entry.also if (beside / more["path"]).exists()]
     if not words:
-        words = ["toy models only"] if entry.run else ["no measurement"]
+        missed = "not run" if at_hand(entry, results) else "cannot be run here (toy models only)"
+        words = [missed if entry.run else "no measurement"]
     return "; ".join([*words, f"not to be had: {entry.missing}"] if entry.missing else words)
+
+
+def at_hand(entry: Entry, results: Mapping[Path, Result]) -> bool:
+    """Whether any result has trained weights of a network that the row is about, or of one that stands in."""
+    names = (*entry.like, *entry.stand_in)
+    models = [about["model"] for result in results.values() for about in result.variants.values()]
+    trained = [str(model["spec"]).lower() for model in models if model["weights"] != "none"]
+    return any(name in spec for name in names for spec in trained)
 
 
 def _links(runs: Mapping[Path, Iterable[str]], beside: Path) -> str:
@@ -129,15 +137,15 @@ def _links(runs: Mapping[Path, Iterable[str]], beside: Path) -> str:
 
 def _counts(known: Iterable[Entry], results: Mapping[Path, Result]) -> str:
     """How many rows were run, on what."""
-    kinds, plans = {"run": 0, "stand-in": 0, "toy": 0, "none": 0}, 0
+    kinds, plans = {"run": 0, "stand-in": 0, "not run": 0, "toy": 0, "none": 0}, 0
     for entry in known:
         own, others = runs(entry, results)
-        elsewhere = "stand-in" if others or entry.also else "toy"
+        elsewhere = "stand-in" if others or entry.also else "not run" if at_hand(entry, results) else "toy"
         kinds["none" if not entry.run else "run" if own else elsewhere] += 1
         plans += bool(own) and all(PLAN in each for setups in own.values() for each in setups)
     return (
         f"Of {sum(kinds.values())} rows, {kinds['run']} were run on the paper's architecture (mostly with smaller and "
         f"fewer images, some up to an earlier layer; {plans} as plans, which have nodes and storage, no pictures, no "
-        f"time), {kinds['stand-in']} on another network in its place, "
-        f"{kinds['toy']} on toy models only; {kinds['none']} have nothing to measure."
+        f"time), {kinds['stand-in']} on another network in its place; {kinds['not run']} were not run, {kinds['toy']} "
+        f"cannot be run here (toy models only); {kinds['none']} have nothing to measure."
     )

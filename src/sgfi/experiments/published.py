@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
 from sgfi.experiments.declaration import available, declare
 from sgfi.experiments.measures.contestants import ESTIMATORS, MAPS
-from sgfi.experiments.results import Result, Score, Verdict, judge, number
+from sgfi.experiments.results import Result, Score, Verdict, judge, number, variants_of
 
 NETWORKS = {
     "ResNet18": "resnet18",
@@ -38,59 +37,49 @@ ANOTHER = re.compile(r"\S+\s*,\s*-?\d")
 """A number with another behind it, brackets left out: of several layers, channels or sets."""
 ANY = "any"
 BOUND = re.compile(r"(at least|above|at most|below) (-?\d+(?:\.\d+)?(?:e-?\d+)?)")
-MOST = 3
-"""Networks of the paper that are shown beside one of another kind; more say nothing."""
-ELSEWHERE, NOT_THERE = "another network", "not in the paper"
 OTHERS = tuple(f", {name}" for name in ESTIMATORS if name != MAPS)
 """How rows of other estimators than the maps end."""
 UNJUDGED = ("seconds", "_ms_", "/lpips")
 """In addresses of what the machine decides, or a trunk of LPIPS that the paper does not name."""
+Entry = Mapping[str, Any]
+"""A number of the paper (``row``, ``says``, ``network``) or a claim, as declared."""
 ROUNDING = 5e-4
 """What may lie between our number and one without decimals; of others it is half of the last decimal."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """One of our numbers with the paper's."""
-
-    address: str
-    score: Score
-    says: str
-    verdict: str
-    """``in our interval``, ``equal``, ``higher by ...``, ``lower by ...``, ``holds`` or not (of a bound), ``another
-    network``, ``not in the paper``; nothing where the paper gives no number, or one that cannot be compared."""
-
-
-def published(result: Result) -> Iterator[Published]:
-    """Every number that the paper has too, each followed by the same number of other estimators, which it has not.
+def reported(result: Result) -> Iterator[tuple[str, Entry]]:
+    """Every address of ours with each number of the paper that is about it; other estimators than the maps have none.
 
     What the shipped file says now counts before what the result recorded.
     """
     papers = (_shipped(result)["paper"], result.experiment["paper"])
-    scores = dict(result.scores())
-    for address, score in scores.items():
-        measure, variant, row, name = address.split("/")
-        if row.endswith(OTHERS):
-            continue
-        matching = next((entries for paper in papers if (entries := _matching(paper, address))), [])
-        own = [entry for entry in matching if _same(entry, specs_of(result, variant))]
-        if own:
-            verdict = "" if any(word in address for word in UNJUDGED) else compared(score, own[0]["says"])
-            yield Published(address, score, own[0]["says"], verdict)
-        elif 0 < len(matching) <= MOST:
-            says = "; ".join(entry["says"].removesuffix(_about(entry)) + _about(entry) for entry in matching)
-            yield Published(address, score, says, ELSEWHERE if any(map(network, matching)) else "")
-        if matching and (own or len(matching) <= MOST):
-            beside = ("/".join((measure, variant, row + other, name)) for other in OTHERS)
-            yield from (Published(at, scores[at], "", NOT_THERE) for at in beside if at in scores)
+    for address, _ in result.scores():
+        if not address.split("/")[2].endswith(OTHERS):
+            matching = next((entries for paper in papers if (entries := _matching(paper, address))), [])
+            yield from ((address, entry) for entry in matching)
+
+
+def judged(result: Result) -> dict[str, str]:
+    """How our numbers stand to the paper's of the same network, by address: ``in our interval``, ``equal``, ``higher by
+    ...``, ``lower by ...``, ``holds`` or not (of a bound); nothing where the two cannot be compared."""
+    scores, verdicts = dict(result.scores()), dict[str, str]()
+    for address, entry in reported(result):
+        same = same_network(entry, specs_of(result, address.split("/")[1]))
+        if same and address not in verdicts and not any(word in address for word in UNJUDGED):
+            verdicts[address] = compared(scores[address], entry["says"])
+    return {address: verdict for address, verdict in verdicts.items() if verdict}
 
 
 def claims(result: Result) -> list[Verdict]:
-    """The claims of the shipped file judged on this result, and the result's own about numbers that it leaves out."""
+    """Its claims, judged on its means."""
+    return [judge(result, claim) for claim in claimed(result)]
+
+
+def claimed(result: Result) -> list[Entry]:
+    """The claims of the shipped file, and the result's own about numbers that the file leaves out."""
     shipped = _shipped(result)["claims"]
     known = {claim["left"] for claim in shipped}
-    own = [claim for claim in result.experiment["claims"] if claim["left"] not in known]
-    return [judge(result, claim) for claim in (*shipped, *own)]
+    return [*shipped, *(claim for claim in result.experiment["claims"] if claim["left"] not in known)]
 
 
 def compared(score: Score, says: str) -> str:
@@ -112,31 +101,25 @@ def compared(score: Score, says: str) -> str:
     return f"{'higher' if mean > value else 'lower'} by {number(abs(mean - value))}"
 
 
-def network(entry: Mapping[str, Any]) -> str | None:
+def network(entry: Entry) -> str | None:
     """The network that an entry is about: named, or the only one in brackets of what it says."""
     remarks = [remark for remark in re.findall(r"\(([^()]*)\)", entry["says"]) if remark.split(" to ")[0] in NETWORKS]
     return entry.get("network") or (remarks[0] if len(remarks) == 1 else None)
 
 
-def _about(entry: Mapping[str, Any]) -> str:
-    return f" ({network(entry)})" if network(entry) else ""
-
-
 def specs_of(result: Result, variant: str) -> set[str]:
     """Of a variant, of both of a pair, or of all variants."""
-    labels = [variant] if variant in result.variants else variant.split(" -> ")
-    known = [result.variants[label] for label in labels if label in result.variants] or result.variants.values()
-    return {str(about["model"]["spec"]).lower() for about in known}
+    return {str(result.variants[label]["model"]["spec"]).lower() for label in variants_of(result, variant)}
 
 
-def _same(entry: Mapping[str, Any], specs: Collection[str]) -> bool:
+def same_network(entry: Entry, specs: Collection[str]) -> bool:
     about = network(entry)
     if about is None or about == ANY:
         return about == ANY
     return all(NETWORKS.get(about.split(" to ")[0], about.lower()) in spec for spec in specs)
 
 
-def _matching(paper: Sequence[Mapping[str, Any]], address: str) -> list[Mapping[str, Any]]:
+def _matching(paper: Sequence[Entry], address: str) -> list[Entry]:
     return [entry for entry in paper if fnmatchcase(address, entry["row"].replace("[", "[[]"))]
 
 

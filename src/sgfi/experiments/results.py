@@ -60,6 +60,24 @@ class Result:
         return dict(vars(self))
 
 
+def inputs_of(result: Result, measure: str, variant: str) -> int | None:
+    """Evaluated inputs of a measure: its option ``images``, or its numbers per input; None where it keeps neither."""
+    kinds = (result.experiment.get(kind, {}) for kind in ("measures", "pairs", "across"))
+    images = next((own[measure].get("images") for own in kinds if measure in own), None)
+    rows = result.tables[measure].get(variant, {}).values()
+    most = max((len(score.get("values", ())) for scores in rows for score in scores.values()), default=0)
+    if not most:
+        return None
+    drawn = [len(result.variants[label]["evaluation"]["indices"]) for label in variants_of(result, variant)]
+    return min(*drawn, images if isinstance(images, int) else most)
+
+
+def variants_of(result: Result, variant: str) -> list[str]:
+    """A variant alone, both of a pair, or of a row across variants all of them."""
+    labels = [variant] if variant in result.variants else variant.split(" -> ")
+    return [label for label in labels if label in result.variants] or list(result.variants)
+
+
 def read_result(path: str | Path) -> Result:
     """From a result file or the folder that holds it."""
     path = Path(path)
@@ -156,15 +174,20 @@ def cell(score: Score | None, *, span: bool = True) -> str:
     return number(score["mean"]) + shown
 
 
-def table(result: Result, measure: str) -> str:
-    """The rows of a measure that tables show, as Markdown."""
+def shown_rows(result: Result, measure: str) -> list[tuple[str, str, Mapping[str, Score]]]:
+    """Variant, row and scores of what tables show of a measure."""
     shown = known(measure).shown
-    lines = [
+    return [
         (variant, row, scores)
         for variant, rows in result.tables[measure].items()
         for row, scores in rows.items()
         if not shown or any(row == name or row.startswith(f"{name}, ") for name in shown)  # of any estimator
     ]
+
+
+def table(result: Result, measure: str) -> str:
+    """The rows of a measure that tables show, as Markdown."""
+    lines = shown_rows(result, measure)
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
     body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
     return markdown_table(["variant", "row", *names], body)
@@ -194,14 +217,26 @@ def markdown(result: Result) -> str:
         ]
         for label, about in result.variants.items()
     ]
-    head = "variant, model, target, shape, channel axis, coordinates, fitted nodes, fitted / evaluated on".split(", ")
+    head = "variant, model, target, shape, channel axis, coordinates, fitted nodes, drawn to fit / to evaluate".split(
+        ", "
+    )
     parts.append(markdown_table(head, setups))
     for measure in result.tables:
-        parts += [f"## {measure}", known(measure).about, table(result, measure)]
+        parts += [f"## {measure}", known(measure).about + _counts(result, measure), table(result, measure)]
     judged = verdicts(result)
     if judged:
         parts += ["## Claims", *(f"- {v.word}: {v.says} ({v.numbers})" for v in judged)]
     return "\n\n".join(parts) + "\n"
+
+
+def _counts(result: Result, measure: str) -> str:
+    """How many inputs a measure used, where it kept that; by variant where they differ."""
+    counts = {variant: inputs_of(result, measure, variant) for variant in result.tables[measure]}
+    if None in counts.values():
+        return ""
+    same = len(set(counts.values())) == 1
+    words = str(next(iter(counts.values()))) if same else ", ".join(f"{n} ({label})" for label, n in counts.items())
+    return f" Inputs: {words}."
 
 
 def compare(first: Result, second: Result) -> str:
