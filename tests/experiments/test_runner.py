@@ -16,7 +16,7 @@ from sgfi.errors import DataError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result
 from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
-from sgfi.experiments.measures.registry import evaluation_batches, measure
+from sgfi.experiments.measures.registry import evaluation_batches, measure, quotient
 from sgfi.experiments.page import results_page
 from sgfi.experiments.provenance import LOST, ancestors, code_digest, describe_code, with_known_commits
 from sgfi.experiments.published import claims, compared, published
@@ -159,6 +159,23 @@ def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -
     assert lines[0] == "alignment of local: kept from before" and "kept" not in lines[1]
     fresh = ran("topology")
     assert result.tables == fresh.tables
+
+
+def test_a_ratio_of_means_is_formed_inside_every_resample() -> None:
+    below = [1.0, 2.0, 6.0]
+    same = summarise(quotient([value / 4 for value in below], below), 200)
+    assert [same[key] for key in ("mean", "low", "high")] == [0.25] * 3 and same["denominator"] == below
+    varied = summarise(quotient([1.0, 1.0, 1.0], below), 200)
+    assert varied["mean"] == pytest.approx(1 / 3) and varied["low"] < 0.3 and varied["high"] > 0.5
+    assert summarise(quotient([1.0], [0.0]), 200) == {"mean": None, "numerator": [1.0], "denominator": [0.0]}
+
+
+def test_pairs_that_are_named(ran: Ran) -> None:
+    chosen = {"transfer": {"of": [["global", "local"]]}}
+    assert list(ran("topology", {"pairs": chosen}).tables["transfer"]) == ["global -> local"]
+    assert "transfer" not in ran("topology", {"pairs": chosen}, only=["global"]).tables
+    with pytest.raises(DataError, match="variants of a pair"):
+        ran("topology", {"pairs": {"transfer": {"of": [["global", "lokal"]]}}})
 
 
 def test_only_some_variants(ran: Ran) -> None:
