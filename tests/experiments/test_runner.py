@@ -199,6 +199,9 @@ def test_provenance_tells_everything_needed_to_run_again(ran: Ran) -> None:
     result = ran("topology", command="sgfi experiment run topology")
     about = result.variants["local"]
     assert len(about["model"]["fingerprint"]) == 64 and about["calibration"]["options"]["ridge"] == 0.01
+    assert about["calibration"]["schedule"]["passes"] == 2 and set(
+        about["calibration"]["schedule"]["chunks"].values()
+    ) == {1}
     assert len(about["calibration"]["indices"]) == 12 and len(about["evaluation"]["indices"]) == 5
     assert result.provenance["packages"]["torch"] and result.provenance["command"] == "sgfi experiment run topology"
     assert result.experiment["data"]["calibration_seed"] == 123

@@ -44,9 +44,9 @@ def run(
     start = time.perf_counter()
     for label in labels:
         case = bench.case(label, experiment.settings(label))
-        about[label] = case.describe()
         for name, options in experiment.measures.items():
             measured.setdefault(name, {})[label] = units.take(name, MEASURES[name].take, options, case)
+        about[label] = case.describe()
         if experiment.pairs:
             cases[label] = case
     for name, declared in experiment.pairs.items():
@@ -55,6 +55,7 @@ def run(
             if CHOSEN not in declared or [fitted.label, evaluated.label] in declared[CHOSEN]:
                 table = units.take(name, PAIRS[name].take, options, fitted, evaluated)
                 measured.setdefault(name, {})[f"{fitted.label} -> {evaluated.label}"] = table
+    about |= {label: case.describe() for label, case in cases.items()}  # maps that only pairs asked for are there now
     for name, options in experiment.across.items():
         measured[name] = {"all variants": ACROSS[name].take(measured, **options)}
     tables = {
