@@ -7,7 +7,7 @@ named on a page             what answers to the name in the tests
 ``torchvision:resnet50``    the same with bottlenecks, two blocks in every stage
 ``pip:efficientnet_lite0``  timm's EfficientNet-Lite0 with half of its channels, random weights
 ``timm:deit_tiny_...``      timm's vision transformer with nine blocks of width 16, random weights
-``hf:gpt2``                 GPT-2 with six layers of width 16, random weights, one token a word
+``hf:gpt2``                 GPT-2 with twelve layers of width 16, random weights, one token a word
 ``pip:smollm2_135m``        the same, of width 128
 ==========================  =========================================================================================
 
@@ -86,7 +86,7 @@ def built(scheme: str, name: str) -> LoadedModel | None:
     if (scheme, name) in (("hf", "gpt2"), ("pip", "smollm2_135m")):
         transformers = pytest.importorskip("transformers")
         words = word_tokenizer(TEXT.split())
-        config = tiny_config(transformers, n_layer=6, n_embd=WIDTHS[name], vocab_size=len(words))
+        config = tiny_config(transformers, n_layer=12, n_embd=WIDTHS[name], vocab_size=len(words))
         return hubs.language_model(name, transformers.GPT2LMHeadModel(config).eval(), words)
     return None
 

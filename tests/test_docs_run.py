@@ -78,8 +78,6 @@ SMALLER = {
     "sgfi look torchvision:resnet18 photos/": "--limit 2",
     "sgfi explore": "--port 0",
     "sgfi experiment run": "--fit 6 --evaluate 2 --set resamples=20 --quiet",
-    "sgfi experiment run language ": "--variant paper --variant 'causal, first token apart'",
-    "sgfi experiment run language-layers": "--variant 'layer 4' --variant 'layer 6'",
     "sgfi moments gather": "--size 32",
     "sgfi decide": "--count 2",
     "sgfi coordinates": "--count 2",

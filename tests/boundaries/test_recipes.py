@@ -139,6 +139,17 @@ def test_reference_model(reference: Reference) -> None:
     assert (target.shape, target.channel_axis) == ((None, *reference.shape), reference.channel_axis)
 
 
+def test_the_paper_s_storage_of_vit_b_32_is_that_of_another_first_boundary() -> None:
+    """2.99 GiB (docs/paper.md): the patch convolution has two more stored bins than the embedded tokens."""
+    graph = weightless("vit_b_32")
+    recipe_s = sgfi.plan(graph)
+    patches = sgfi.plan(graph, target=recipe_s.target, boundaries=["conv_proj", *recipe_s.fitted[2:]])
+    assert len(recipe_s.fitted) == len(patches.fitted) == 14
+    first = recipe_s.boundary["encoder.add"], patches.boundary["conv_proj"]
+    assert [(boundary.channels, boundary.partition.count) for boundary in first] == [(768, 26), (768, 28)]
+    assert [round(plan.map_bytes / 2**30, 4) for plan in (recipe_s, patches)] == [2.9741, 2.9917]
+
+
 class FromEmbeddings(nn.Module):
     """A language model seen from its embeddings (B, L, D)."""
 

@@ -96,6 +96,16 @@ def test_a_small_budget_means_more_passes_and_the_same_maps(
 ) -> None:
     planned = plan(operator=operator)
     expected = calibrate(planned, batches(), children=children)
+    once = dict.fromkeys(planned.fitted, 1)
+    rounds = 1 if children == "true" else len(planned.fitted)
+    whole = {
+        "budget": None,
+        "rounds": rounds,
+        "passes": 2 * rounds + (children != "true"),
+        "chunks": once,
+        "resumed": 0,
+    }
+    assert expected.schedule == whole == expected.describe()["schedule"]
     smallest = MemoryPlan.within(planned, FitSettings(children=children), 8, budget=1)
     least = max(smallest.held(name) + smallest.moment_bytes(name, 1) for name in planned.fitted)
     passes: list[dict] = []
@@ -103,7 +113,13 @@ def test_a_small_budget_means_more_passes_and_the_same_maps(
     monkeypatch.setattr(
         fitting, "accumulate", lambda run, active, *a: passes.append(dict(active)) or real(run, active, *a)
     )
-    agree(calibrate(planned, batches(), children=children, memory=least), expected)
+    fitted = calibrate(planned, batches(), children=children, memory=least)
+    agree(fitted, expected)
+    assert fitted.schedule["budget"] == least
+    assert fitted.schedule["passes"] == len(passes) + (children != "true")
+    for name in planned.fitted:  # both maps
+        assert 2 * fitted.schedule["chunks"][name] == sum(name in active for active in passes)
+    assert max(fitted.schedule["chunks"].values()) > 1
     assert len(passes) > 2 * len(planned.fitted), "bins had to be fitted in several passes"
     for name in planned.fitted:
         covered = [group for active in passes for group in active.get(name, ())]
@@ -239,12 +255,17 @@ def test_an_interrupted_calibration_resumes_to_identical_maps(
     assert kept[0].stat().st_mtime_ns == stamp
     agree(resumed, expected, exactly=True)
     assert dict(resumed.diagnostics) == dict(expected.diagnostics)
+    schedule = resumed.schedule
+    assert schedule["resumed"] == 1 and set(schedule["chunks"]) == {"act1", "input"} and schedule["rounds"] == 2
 
     loaded = sgfi.load(folder, tiny("chain"))
     agree(loaded, expected, exactly=True)
     assert not (folder / "calibration.json").exists()
+    assert loaded.schedule == schedule
     fitted.clear()
-    agree(calibrate(planned, data, children=children, checkpoint=folder), expected, exactly=True)
+    again = calibrate(planned, data, children=children, checkpoint=folder)
+    agree(again, expected, exactly=True)
+    assert again.schedule == schedule == sgfi.load(folder, tiny("chain")).schedule, "nothing ran, nothing is recorded"
     assert not fitted, "a finished calibration is only read"
 
 

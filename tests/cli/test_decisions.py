@@ -12,8 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from sgfi.cli.decisions import typed_command
+from sgfi.cli.decisions import UNRECORDED, typed_command
 from sgfi.decisions.readout import decide
+from sgfi.experiments.provenance import code_digest
 from sgfi.inputs.data import read_image
 from tests.cli.conftest import open_maps
 
@@ -80,6 +81,47 @@ def test_decide_collects_means_and_writes_everything(sgfi_command, here: Path) -
     assert run(sgfi_command, here, "decide", "done", *words).code == 6  # not over what is there
     again = run(sgfi_command, here, "decide", "done", *words, "--force", "--show", here / "photos" / "0.png")
     assert again.code == 0, again.all
+    assert sgfi_command("decide", here / "maps").code == 2  # maps without data
+
+
+def test_a_stored_study_is_summarised_again(sgfi_command, here: Path, tmp_path: Path) -> None:
+    (here / "decide.json").write_text(json.dumps(QUICK))
+    words = ["--experiment", here / "decide.json", "--depth", "one", "--calibration", here / "photos"]
+    outcome = run(sgfi_command, here, "decide", "stored", *words)
+    assert outcome.code == 0, outcome.all
+    fresh = json.loads((here / "stored" / "results.json").read_text())
+    former = {**fresh, "command": "sgfi decide of old", "deletion": {}, "gate": {}}  # as earlier releases wrote it
+    del former["provenance"]
+    (tmp_path / "results.json").write_text(json.dumps(former))
+    outcome = sgfi_command("decide", "--from", tmp_path)
+    assert outcome.code == 0 and "mean > 0" in outcome.out, outcome.all
+    again = json.loads((tmp_path / "results.json").read_text())
+    assert again["study"] == fresh["study"] and again["gate"]["counts"] == fresh["gate"]["counts"]
+    for own, line in zip(again["gate"]["lines"], fresh["gate"]["lines"], strict=True):
+        assert own["normalised"] == pytest.approx(line["normalised"], rel=1e-3)
+    assert again["deletion"]["one"]["random"]["left"][0]["high"] == 1
+    assert again["provenance"] == {"command": "sgfi decide of old", "note": UNRECORDED}
+    assert again["summarised"]["code"] == code_digest() and "commit" in again["summarised"]
+    said = (tmp_path / "gate.md").read_text()
+    assert f"`sgfi decide of old` ({UNRECORDED})" in said and f"digest of the code {code_digest()}" in said
+    assert {file.name for file in tmp_path.iterdir()} == {"results.json", "gate.md", "effects.png"}
+    assert sgfi_command("decide", "--from", tmp_path).code == 0  # and again
+    assert json.loads((tmp_path / "results.json").read_text())["provenance"] == again["provenance"]
+    (tmp_path / "results.json").write_text("{}")
+    assert sgfi_command("decide", "--from", tmp_path).code == 3
+    assert sgfi_command("decide", "--from", tmp_path / "nowhere").code == 3
+
+
+@pytest.mark.parametrize(("command", "table"), [("decide", "gate.md"), ("coordinates", "tables.md")])
+def test_results_name_the_code_and_the_machine(sgfi_command, here: Path, command: str, table: str) -> None:
+    (here / "one.json").write_text(json.dumps(QUICK if command == "decide" else {"resamples": 200}))
+    words = ["--depth", "one", "--experiment", here / "one.json", "--calibration", here / "photos"]
+    outcome = run(sgfi_command, here, command, f"{command}-named", *words)
+    assert outcome.code == 0, outcome.all
+    written = json.loads((here / f"{command}-named" / "results.json").read_text())["provenance"]
+    assert written["code"] == code_digest() and {"commit", "dirty", "machine", "packages"} <= set(written)
+    assert written["machine"]["cores"] and written["command"].startswith("sgfi")
+    assert f"digest of the code {code_digest()}" in (here / f"{command}-named" / table).read_text()
 
 
 def test_coordinates_writes_everything(sgfi_command, here: Path) -> None:

@@ -77,6 +77,26 @@ def test_index_and_commits(folder: Path, root: Path, sgfi_command: Command) -> N
     assert outcome.code == 0 and "0 files changed" in outcome.out
 
 
+def test_several_run_in_turn(root: Path, model: str, sgfi_command: Command) -> None:
+    (root / "mine.json").write_text(json.dumps({"title": "Mine", "measures": {"zero": {}}}))
+    options = words(root, model, "several")
+    outcome = sgfi_command("experiment", "run", "topology", root / "mine.json", *options, "--evaluate", 3)
+    assert outcome.code == 0, outcome.all
+    for name in ("topology", "mine"):
+        result = json.loads((root / "several" / name / "result.json").read_text())
+        assert result["experiment"]["name"] == name and result["experiment"]["data"]["calibration_count"] == 5
+        assert f"several/{name}" in outcome.out
+    assert not (root / "several" / "result.json").exists()
+    unknown = sgfi_command("experiment", "run", "topology", "topologie", *words(root, model, "none"))
+    assert unknown.code == 3 and not (root / "none").exists()  # before anything ran
+    variant = sgfi_command(
+        "experiment", "run", "topology", root / "mine.json", *words(root, model, "none"), "--variant", "local"
+    )
+    assert variant.code == 3 and "variants of mine" in variant.err and not (root / "none").exists()
+    twice = sgfi_command("experiment", "run", "topology", "topology", *words(root, model, "none"))
+    assert twice.code == 3 and "different names" in twice.err
+
+
 def test_wrong_use(folder: Path, root: Path, model: str, sgfi_command: Command) -> None:
     assert sgfi_command("experiment", "run", "topologie").code == 3
     assert sgfi_command("experiment", "show", "topology", "--set", "ridge").code == 3

@@ -224,6 +224,8 @@ def test_means_are_those_of_all_inputs_whatever_the_batches(graph, tmp_path: Pat
 
 # the whole experiment
 
+STORED = Path(__file__).parents[2] / "docs" / "results" / "decisions"
+
 
 @pytest.fixture(scope="module")
 def family(mirrored) -> sgfi.MapFamily:
@@ -280,6 +282,43 @@ def test_the_study_is_plain_json_and_its_curves_have_intervals(studied) -> None:
     assert record["curves"] == 24 and len(record["images"]) == 8
     curves = curve_summary(studied)["embed"]
     assert curves["positive"]["area"]["mean"] < curves["random"]["area"]["mean"] < curves["negative"]["area"]["mean"]
+
+
+def test_a_stored_study_is_summarised_as_the_study_itself(studied) -> None:
+    record = json.loads(json.dumps(studied.as_dict()))
+    again = decisions.Study.from_dict(record)
+    assert json.loads(json.dumps(again.as_dict())) == record
+    pairs = zip(decisions.gate(again).lines, decisions.gate(studied).lines, strict=True)
+    for own, line in pairs:
+        assert own.normalised.as_dict() == pytest.approx(line.normalised.as_dict(), rel=1e-4)
+        assert own.positive["mean"].interval.as_dict() == pytest.approx(
+            line.positive["mean"].interval.as_dict(), rel=1e-4
+        )
+        assert own.flips == line.flips
+    area, own = (curve_summary(each)["embed"]["negative"]["area"] for each in (studied, again))
+    assert own == pytest.approx(area, rel=1e-4)
+    with pytest.raises(DataError, match="sgfi decide wrote"):
+        decisions.Study.from_dict({**record, "depths": [{"node": "embed"}]})
+
+
+@pytest.mark.parametrize("folder", sorted(STORED.glob("*-decide")), ids=lambda folder: folder.name)
+def test_published_ratios_are_those_of_the_published_study(folder: Path) -> None:
+    """Written by ``sgfi decide --from``: margins vary with the images, and nothing deleted leaves exactly all of it."""
+    record = json.loads((folder / "results.json").read_text())
+    study = decisions.Study.from_dict(record["study"])
+    first = decisions.gate(replace(study, depths=study.depths[:1])).lines
+    assert len(first) == len(study.settings.sizes)
+    for line, stored in zip(first, record["gate"]["lines"], strict=False):
+        own = line.normalised
+        within = 0.02 * (own.high - own.low)
+        published = stored["normalised"]
+        assert [published[key] for key in ("mean", "low", "high")] == pytest.approx(
+            [own.mean, own.low, own.high], abs=within
+        )
+        assert str(line.normalised) in (folder / "gate.md").read_text()
+    for depth in study.depths:
+        for curve in record["deletion"][depth.node].values():
+            assert [curve["left"][0][key] for key in ("mean", "low", "high")] == [1, 1, 1]
 
 
 def test_ratios_to_the_margin_are_formed_inside_each_resample(studied) -> None:

@@ -50,7 +50,7 @@ SMALL = {
     "theory": {"directions": 6, "draws": 32, "images": 2, "fit": 16},
     "stability": {"iterations": 2, "images": 2},
     "search_steps": {"images": 2, "seeds": [0], "steps": [2, 3], "search": {"jitter": 1}},
-    "decisions": {"images": 3, "depths": [-1], "settings": {"sizes": [1, 2], "repeats": 2, "curve_repeats": 0}},
+    "decisions": {"images": 3, "depths": [-1], "settings": {"sizes": [1, 2], "repeats": 2, "curve_repeats": 1}},
     "coordinates": {"images": 2, "depths": [-1]},
     "faithfulness": {"nodes": [1, 2]},
     "reuse": {"depths": [1, -1], "channels": [0, 1], "group": 3},

@@ -12,6 +12,7 @@ from sgfi.errors import DataError
 from sgfi.experiments import Result, available, declare, run
 from sgfi.experiments.answer_tables import answer_tables
 from sgfi.experiments.measures.across import average
+from sgfi.experiments.measures.registry import quotient
 from sgfi.experiments.measures.tokens import vocabulary
 from sgfi.experiments.results import verdicts
 from tests.language.conftest import WORDS, folder, lm
@@ -71,7 +72,8 @@ def test_controls_references_and_decisions(ran) -> None:
         "token_base_terms": {"images": 4},
         "token_decisions": {"images": 3, "sizes": [2, 4], "repeats": 2, "group": 4, "joint": 4, "joint_repeats": 3},
     }
-    result = ran("language-controls", variants("language-controls", OURS), {"measures": measures})
+    alone = {"measures": measures, "across": {}}
+    result = ran("language-controls", variants("language-controls", OURS), alone)
     assert all(verdict.holds for verdict in verdicts(result))
     assert set(result.tables["token_references"][OURS]) == {"direct global linear", "attention", "gradient x input"}
     assert len(result.at(f"token_controls/{OURS}/swap/to_target")["values"]) == 24  # two senses of twelve words
@@ -87,29 +89,110 @@ def test_controls_references_and_decisions(ran) -> None:
     assert result.at(f"token_decisions/{OURS}/queries/terminal_mass_terminal")["mean"] > 0
 
 
+def test_controls_and_references_of_two_calibrations(ran) -> None:
+    chosen = variants("language-controls", "paper, seed 123", "paper, seed 321")
+    measures = {"token_controls": {}, "token_references": {"layer": 4, "integrated": False}}
+    result = ran("language-controls", chosen, {"measures": measures})
+    rows = result.tables["average"]["all variants"]
+    assert set(rows) == {
+        "paper, swap", "paper, cue query", "paper, direct global linear", "paper, attention", "paper, gradient x input"
+    }  # fmt: skip
+    for row, score in (("swap", "to_target"), ("direct global linear", "target")):
+        measure = "token_controls" if row == "swap" else "token_references"
+        parts = [result.at(f"{measure}/{label}/{row}/{score}")["values"] for label in result.variants]
+        assert parts[0] != parts[1]
+        means = [(a + b) / 2 for a, b in zip(*parts, strict=True)]
+        assert rows[f"paper, {row}"][score]["values"] == pytest.approx(means, abs=1e-5)
+
+
 def test_two_calibrations(ran) -> None:
     chosen = variants("language-seeds", "paper, seed 123", "paper, seed 321")
-    result = ran("language-seeds", chosen, {"measures": {"token_routing": {"stages": ["final"]}}})
+    result = ran("language-seeds", chosen, {"measures": {"token_routing": {"stages": ["raw", "first", "final"]}}})
     parts = [result.at(f"token_routing/{label}/final/target")["values"] for label in result.variants]
-    averaged = result.at("average/all variants/final/target")
+    averaged = result.at("average/all variants/paper, final/target")
     assert averaged["values"] == pytest.approx([(a + b) / 2 for a, b in zip(*parts, strict=True)], abs=1e-5)
     assert len(averaged["values"]) == 12 and averaged["low"] <= averaged["mean"] <= averaged["high"]  # words
-    with pytest.raises(DataError, match="Declare them"):
-        average({"token_routing": {}}, of=["a", "b"], measure="token_routing")
+    rows = result.tables["average"]["all variants"]
+    stages = ["raw", "first", "final", "final minus raw", "final minus first"]
+    assert list(rows) == [f"paper, {row}" for row in stages]  # not those of the family that was not run
+    gain = rows["paper, final minus raw"]["target"]
+    raw = rows["paper, raw"]["target"]["values"]
+    assert gain["values"] == pytest.approx([a - b for a, b in zip(averaged["values"], raw, strict=True)], abs=1e-5)
+    assert gain["low"] <= gain["mean"] <= gain["high"]
+    assert [verdict.holds is None for verdict in verdicts(result)] == [False] * 5
+    for kind in ("grammatical", "ungrammatical"):  # masses are averaged, then divided
+        each = [result.at(f"token_routing/{label}/final/ratio_{kind}") for label in result.variants]
+        sides = [[sum(score[side]) for score in each] for side in ("numerator", "denominator")]
+        ratio = rows["paper, final"][f"ratio_{kind}"]
+        assert ratio["mean"] == pytest.approx(sum(sides[0]) / sum(sides[1]), rel=1e-4)
+        assert ratio["low"] < ratio["mean"] < ratio["high"] and len(ratio["numerator"]) == 20  # templates
     same, other = (f"token_agreement/paper, seed 123 -> paper, seed {seed}/final/cosine" for seed in (123, 321))
     assert result.at(same)["mean"] == pytest.approx(1) and result.at(other)["mean"] < 0.9999
     assert len(result.at(other)["values"]) == 72 + 80  # all controlled contexts
 
 
+def test_masses_are_averaged_before_a_ratio_is_formed() -> None:
+    rows = [
+        {"row": {"ratio": quotient(above, [1.0, 3.0]), "mass": above, "all": 1.0}} for above in ([2.0, 2.0], [6.0, 0.0])
+    ]
+    tables = {"m": {"a": rows[0], "b": rows[1]}}
+    ((name, scores),) = average(tables, of={"both": ["a", "b"]}, measures=["m"]).items()
+    assert name == "both, row" and set(scores) == {"ratio", "mass"}
+    assert scores["ratio"] == quotient([4.0, 1.0], [1.0, 3.0]) and scores["mass"] == [4.0, 1.0]
+    assert list(average(tables, of=["a", "b"], measures=["m"])) == ["row"]
+    partly = average(
+        tables, of={"both": ["a", "b"], "not run": ["a", "c"]}, measures=["m"], differences=[["row", "row"]]
+    )
+    assert list(partly) == ["both, row", "both, row minus row"]
+    assert partly["both, row minus row"] == {"mass": [0.0, 0.0]}
+    for of in (["a", "c"], ["a"], {"none": ["c", "d"]}):
+        with pytest.raises(DataError, match="Declare them"):
+            average(tables, of=of, measures=["m"])
+
+
 def test_layers_name_target_and_boundaries(ran) -> None:
-    measures = {"token_routing": {"stages": ["final"], "estimators": ["maps", "natural, point"]}}
-    result = ran("language-layers", variants("language-layers", "layer 2", "layer 4"), {"measures": measures})
-    assert set(result.tables["token_routing"]["layer 2"]) == {"final", "final, natural, point"}
+    measures = {"token_routing": {"stages": ["raw", "first", "final"], "estimators": ["maps", "natural, point"]}}
+    labels = [f"layer {layer}, seed {seed}" for layer in (2, 4) for seed in (123, 321)]
+    pairs = {"token_agreement": {"of": [labels[:2], labels[2:]]}}
+    result = ran("language-layers", variants("language-layers", *labels), {"measures": measures, "pairs": pairs})
+    assert set(result.tables["token_routing"][labels[0]]) > {"final", "final, natural, point"}
     targets = {label: about["target"] for label, about in result.variants.items()}
-    assert targets == {"layer 2": "lm.transformer.h.1.attn.c_proj", "layer 4": "lm.transformer.h.3.attn.c_proj"}
-    assert {label: about["fitted_nodes"] for label, about in result.variants.items()} == {"layer 2": 1, "layer 4": 2}
+    assert targets[labels[0]] == targets[labels[1]] == "lm.transformer.h.1.attn.c_proj"
+    assert targets[labels[2]] == targets[labels[3]] == "lm.transformer.h.3.attn.c_proj"
+    assert [about["fitted_nodes"] for about in result.variants.values()] == [1, 1, 2, 2]
+    windows = [set(about["calibration"]["indices"]) for about in result.variants.values()]
+    assert windows[0] == windows[2] != windows[1] == windows[3]
+    assert set(result.tables["token_agreement"]) == {" -> ".join(labels[:2]), " -> ".join(labels[2:])}
+    averaged = result.tables["average"]["all variants"]
+    assert {"layer 2, final", "layer 4, final minus raw"} <= set(averaged) and "layer 6, final" not in averaged
     with pytest.raises(DataError, match="layer alone"):
-        ran("language-layers", {"variants": {"both": {"plan": {"layer": 2, "target": "lm.transformer.h.1"}}}})
+        ran(
+            "language-layers",
+            {"pairs": {}, "variants": {"both": {"plan": {"layer": 2, "target": "lm.transformer.h.1"}}}},
+        )
+    with pytest.raises(DataError, match="variants of a pair"):
+        declare("language-layers", {"variants": {"layer 2": {"plan": {"layer": 2}}}})
+
+
+def test_the_paper_s_two_seeds_are_averaged_wherever_its_numbers_stand() -> None:
+    """Numbers of one calibration stand only where the paper's are of one: future energy, a seed named, no maps."""
+    for name in ("language", "language-seeds", "language-layers", "language-controls"):
+        experiment = declare(name)
+        groups = experiment.across["average"]["of"].values() if "average" in experiment.across else []
+        for group in groups:
+            settings = [experiment.settings(label) for label in group]
+            assert [own.data.calibration_seed for own in settings] == [123, 321]
+            assert settings[0].plan == settings[1].plan and settings[0].calibration == settings[1].calibration
+        of_a_calibration = [
+            entry["row"]
+            for entry in experiment.paper
+            if entry["row"].split("/")[0] in ("token_routing", "token_controls")
+        ]
+        assert all("zero terminal" in row or "layer 12, seed 123" in row for row in of_a_calibration)
+    layers = [
+        own.plan["layer"] for own in map(declare("language-layers").settings, declare("language-layers").variants)
+    ]
+    assert layers == [layer for layer in (2, 4, 6, 8, 10, 12) for _ in range(2)]
 
 
 def test_a_whole_mlp_output(ran) -> None:

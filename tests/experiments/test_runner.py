@@ -16,7 +16,7 @@ from sgfi.errors import DataError
 from sgfi.experiments import Experiment, Result, available, compare, declare, overlay, read_result
 from sgfi.experiments.cases import Bench
 from sgfi.experiments.measures import MEASURES, controls
-from sgfi.experiments.measures.registry import evaluation_batches, measure
+from sgfi.experiments.measures.registry import evaluation_batches, measure, quotient
 from sgfi.experiments.provenance import LOST, ancestors, code_digest, describe_code, with_known_commits
 from sgfi.experiments.results import FILE, Verdict, number, summarise, verdicts
 from sgfi.experiments.sampling import draw, open_source
@@ -159,6 +159,23 @@ def test_an_interrupted_run_goes_on(ran: Ran, monkeypatch: pytest.MonkeyPatch) -
     assert result.tables == fresh.tables
 
 
+def test_a_ratio_of_means_is_formed_inside_every_resample() -> None:
+    below = [1.0, 2.0, 6.0]
+    same = summarise(quotient([value / 4 for value in below], below), 200)
+    assert [same[key] for key in ("mean", "low", "high")] == [0.25] * 3 and same["denominator"] == below
+    varied = summarise(quotient([1.0, 1.0, 1.0], below), 200)
+    assert varied["mean"] == pytest.approx(1 / 3) and varied["low"] < 0.3 and varied["high"] > 0.5
+    assert summarise(quotient([1.0], [0.0]), 200) == {"mean": None, "numerator": [1.0], "denominator": [0.0]}
+
+
+def test_pairs_that_are_named(ran: Ran) -> None:
+    chosen = {"transfer": {"of": [["global", "local"]]}}
+    assert list(ran("topology", {"pairs": chosen}).tables["transfer"]) == ["global -> local"]
+    assert "transfer" not in ran("topology", {"pairs": chosen}, only=["global"]).tables
+    with pytest.raises(DataError, match="variants of a pair"):
+        ran("topology", {"pairs": {"transfer": {"of": [["global", "lokal"]]}}})
+
+
 def test_only_some_variants(ran: Ran) -> None:
     result = ran("topology", only=["global"])
     assert list(result.variants) == ["global"]
@@ -180,6 +197,9 @@ def test_provenance_tells_everything_needed_to_run_again(ran: Ran) -> None:
     result = ran("topology", command="sgfi experiment run topology")
     about = result.variants["local"]
     assert len(about["model"]["fingerprint"]) == 64 and about["calibration"]["options"]["ridge"] == 0.01
+    assert about["calibration"]["schedule"]["passes"] == 2 and set(
+        about["calibration"]["schedule"]["chunks"].values()
+    ) == {1}
     assert len(about["calibration"]["indices"]) == 12 and len(about["evaluation"]["indices"]) == 5
     assert result.provenance["packages"]["torch"] and result.provenance["command"] == "sgfi experiment run topology"
     assert result.experiment["data"]["calibration_seed"] == 123

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sgfi.decisions import DecisionSettings
 from sgfi.errors import DataError, QueryError
+from sgfi.evaluation.statistics import bootstrap
 from sgfi.experiments import Result, available, declare
 from sgfi.experiments.measured import measured_table
-from sgfi.experiments.results import markdown, verdicts
+from sgfi.experiments.results import markdown, table, verdicts
 
 Ran = Callable[..., Result]
 NEEDS_ITS_OWN = {"checkpoints", "transfer", "components", "clip", *(n for n in available() if n.startswith("language"))}
@@ -120,6 +122,60 @@ def test_checkpoints(ran: Ran, room: Path) -> None:
     assert all(verdict.holds is not None for verdict in verdicts(result))
 
 
+def test_decisions_have_normalised_effects_deletion_curves_and_a_gate(ran: Ran) -> None:
+    rows = ran("decisions").tables["decisions"]["ResNet18"]
+    settings = [row for row in rows if ", k=" in row]
+    for row in settings:
+        effect, share = rows[row]["positive_minus_random_mean"], rows[row]["normalised_effect"]
+        assert share["numerator"] == effect["values"]
+        assert share["mean"] == pytest.approx(effect["mean"] / np.mean(share["denominator"]), rel=1e-4)
+        assert share["low"] <= share["mean"] <= share["high"]
+    curves = {row: scores for row, scores in rows.items() if row.endswith(" deleted")}
+    assert len(curves) == 5 and "three, 1 deleted" in curves  # of eight channels none, 1, 2, 4, 8
+    for score in curves["three, 0 deleted"].values():  # nothing deleted leaves the margin, in every resample
+        assert [score[key] for key in ("mean", "low", "high")] == [1, 1, 1]
+    ends = [score["mean"] for score in curves["three, 1 deleted"].values()]  # all of them, in whatever order
+    assert len(ends) == 3 and ends == pytest.approx([ends[0]] * 3, rel=1e-4)
+    assert set(rows["three, deletion"]) == {"area_positive", "area_negative", "area_random"}
+    counted = {name: score["mean"] for name, score in rows["signed gate"].items()}
+    assert counted["settings"] == counted["terminal_settings"] == len(settings)
+    for protocol in ("mean", "zero"):
+        above = [bootstrap(rows[row][f"positive_minus_random_{protocol}"]["values"]).above_zero for row in settings]
+        assert counted[f"above_zero_{protocol}"] == sum(above)
+    shares = [rows[row]["normalised_effect"]["mean"] for row in settings]
+    least, most = counted["least_normalised_effect"], counted["most_normalised_effect"]
+    assert [least, most] == pytest.approx([min(shares), max(shares)])
+    assert counted["most_flips_of_the_largest"] == pytest.approx(rows["three, k=2"]["flips"]["mean"])
+
+
+def test_rows_that_share_no_score_have_tables_of_their_own(ran: Ran) -> None:
+    tables = table(ran("decisions"), "decisions").split("\n\n")
+    heads = [text.splitlines()[0].split(" | ")[2] for text in tables]
+    assert heads == ["positive_minus_random_mean", "area_positive", "left_positive", "settings"]
+    assert "signed gate" not in tables[0] and tables[3].count("signed gate") == 3  # once a variant
+    assert "\n\n" not in table(ran("information"), "shuffles")
+
+
+def test_decisions_are_declared_as_in_the_paper() -> None:
+    experiment = declare("decisions")
+    options = experiment.measures["decisions"]
+    settings = DecisionSettings.from_dict(options["settings"])
+    assert (options["images"], options["correct"], settings.repeats) == (16, True, 20)
+    assert settings.sizes == (1, 4, 8, 16) and settings.protocols == ("mean", "zero")
+    assert experiment.resamples == settings.resamples == 20_000
+    assert options["depths"] == {"ResNet18": [3, 5, 7, 9], "ConvNeXt-B": [4, 7, 34, 37], "ViT-B-32": [2, 6, 10, 14]}
+    assert set(options["depths"]) == set(experiment.variants)
+    for label in experiment.variants:
+        sections = experiment.settings(label)
+        assert sections.data.calibration_count == 4096
+        assert [Path(str(path)).name for path in (sections.data.calibration, sections.data.evaluation)] == [
+            "train",
+            "test",
+        ]
+    (cells,) = declare("coordinates").measures.values()
+    assert cells["depths"] == [2, 8, 11, -1] and cells["images"] == 128 and cells["correct"]
+
+
 def test_transfer(ran: Ran, room: Path) -> None:
     sets = {name: {"data": {"calibration": str(room / name)}} for name in ("photos", "more")}
     result = ran("transfer", {"variants": sets})
@@ -154,7 +210,7 @@ def test_components_of_every_kind(ran: Ran) -> None:
 
 def test_decisions_and_coordinates(ran: Ran) -> None:
     rows = ran("decisions").tables["decisions"]["ResNet18"]
-    assert set(rows) == {"three, k=1", "three, k=2"} and len(rows["three, k=1"]["flips"]["values"]) == 3
+    assert {"three, k=1", "three, k=2"} <= set(rows) and len(rows["three, k=1"]["flips"]["values"]) == 3
     (row,) = ran("coordinates").tables["coordinates"]["as declared"].values()
     assert 0 < row["self_mass"]["mean"] < 1 and row["top_minus_random"]["mean"] > row["counter_minus_random"]["mean"]
 

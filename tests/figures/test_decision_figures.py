@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ import sgfi
 from sgfi import decisions
 from sgfi.errors import QueryError
 from sgfi.figures.coordinates import cell_decisions, mosaic, query_atlas, support_matrices
-from sgfi.figures.decisions import decision_atlas, group_inverses
+from sgfi.figures.decisions import decision_atlas, effects_figure, group_inverses
 from sgfi.figures.style import DARK, png
 from tests.decisions.known import Around
 
@@ -54,6 +56,22 @@ def test_the_atlas_shows_both_branches_and_says_they_are_two(family, x) -> None:
     for word in ("source", "top-positive, k=2", "top-negative, k=2", "random, k=2", "deletion curves", "stem", "AUC"):
         assert word in said
     assert png(figure, DARK)[:4] == b"\x89PNG"
+
+
+def test_the_effects_alone_need_numbers_only(family, x) -> None:
+    study = decisions.study(family, x, decisions.activation_means(family.plan, [x]), SETTINGS)
+    stored = decisions.Study.from_dict(study.as_dict())
+    figure = effects_figure(stored, decisions.gate(stored))
+    assert len(figure.axes) == 4 and not pictures(figure)  # two plots at two depths
+    said = texts(figure)
+    for word in ("stem, ", "add, ", "margin left", "AUC"):
+        assert word in said
+    for axes in figure.axes[1::2]:  # bands of the curves are not cut off
+        low, high = axes.get_ylim()
+        bands = [band.get_datalim(axes.transData) for band in axes.collections]
+        assert bands and all(low <= band.y0 and band.y1 <= high for band in bands)
+    without = replace(stored, depths=tuple(replace(depth, curves={}) for depth in stored.depths))
+    assert len(effects_figure(without, decisions.gate(without)).axes) == 2
 
 
 def test_group_inverses_are_those_of_the_groups(family, x) -> None:

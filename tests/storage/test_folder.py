@@ -171,6 +171,9 @@ def test_a_finished_checkpoint_is_a_map_folder(tmp_path: Path) -> None:
     identical(family(), after)
     identical(fitted, after)
     assert after.provenance == {"seed": 8}
+    assert after.schedule == fitted.schedule and after.schedule["passes"] == 2
+    sgfi.save(after, tmp_path / "copy")
+    assert sgfi.load(tmp_path / "copy", model()).schedule == fitted.schedule
 
 
 # ------------------------------------------------------------------- writing

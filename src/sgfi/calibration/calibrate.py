@@ -175,7 +175,7 @@ def fit(
     )
     with closing(run.buffer), checkpoint or nullcontext():
         mean = channel_means(data, plan.boundary["input"].node, group) if settings.tangents else None
-        finished = _fit_rounds(run, checkpoint, folder, options["progress"] and not group.rank)
+        finished, schedule = _fit_rounds(run, checkpoint, folder, options["progress"] and not group.rank)
         family = MapFamily(
             plan=plan,
             maps={name: finished[name][0] for name in plan.fitted},
@@ -186,6 +186,7 @@ def fit(
             diagnostics={name: finished[name][1] for name in plan.fitted},
             provenance=provenance,
             settings=dict(record or {}),
+            schedule=schedule,
             mean=mean,
         )
         if settings.length:
@@ -198,20 +199,25 @@ def fit(
     return family
 
 
-def _fit_rounds(run: Run, checkpoint: Checkpoint | None, folder: Path | None, shown: bool) -> dict[str, NodeMaps]:
-    """Every node's maps, resumed from the checkpoint where it holds some."""
+def _fit_rounds(
+    run: Run, checkpoint: Checkpoint | None, folder: Path | None, shown: bool
+) -> tuple[dict[str, NodeMaps], Mapping[str, Any]]:
+    """Every node's maps, resumed from the checkpoint where it holds some, and how the work was cut."""
     states = child_states(run, folder)
     stored = _in_every_process(run.group, checkpoint.finished()) if checkpoint else {}
     passes, memory = run.memory.passes(stored), run.memory
     with Progress(shown, passes, len(run.data.own), len(run.plan.fitted), len(stored)) as progress:
         finished = states.begin(stored, progress)
         progress.expect(memory.passes(finished), len(finished))
+        resumed = list(finished)
         for names in memory.rounds(finished):
             fitted = fit_nodes(run, names, states, progress)
             finished |= run.group.rank_zero_first(partial(_kept, checkpoint, fitted))
             states.end(names)
             progress.finished(len(names))
-    return finished
+    if checkpoint and len(resumed) == len(finished):  # nothing was left to do: the folder has its own record
+        return finished, checkpoint.schedule
+    return finished, memory.record(resumed, progress.passes)
 
 
 def _plain_json(provenance: Mapping[str, Any]) -> dict[str, Any]:

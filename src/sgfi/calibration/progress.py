@@ -33,6 +33,11 @@ class Progress:
             yield entry
             self._bar.update()
 
+    @property
+    def passes(self) -> int:
+        """Over the data so far, a last one that was cut short included."""
+        return self._pass
+
     def expect(self, passes: int, nodes_done: int) -> None:
         """How many passes are needed in all, and how many nodes are finished, now that it is known."""
         self.skip(self._passes - passes)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,6 +35,8 @@ class MemoryPlan:
     """That maps are fitted to."""
     budget: int
     """Bytes for moments, unfinished maps and buffered states."""
+    given: bool = False
+    """Whether the budget was asked for; else it is half of the memory that was free."""
     double: bool = False
     """Whether moments are summed in double precision: where that takes no further pass over the data."""
 
@@ -129,6 +132,17 @@ class MemoryPlan:
         step = min(count, room // each)
         return [range(start, min(start + step, count)) for start in range(0, count, step)]
 
+    def record(self, finished: Collection[str], passes: int) -> dict[str, Any]:
+        """JSON-able: what was cut, and how; ``finished`` nodes came from an earlier run, ``passes`` were made."""
+        rounds = self.rounds(finished)
+        return {
+            "budget": self.budget if self.given else None,
+            "rounds": len(rounds),
+            "passes": passes,
+            "chunks": {name: len(self.chunks(name)) for names in rounds for name in names},
+            "resumed": len(finished),
+        }
+
     def _dtype(self, boundary: Boundary) -> torch.dtype:
         return boundary.basis.dtype(self.plan.graph.input.dtype)
 
@@ -151,7 +165,7 @@ class Run:
     @classmethod
     def of(cls, plan: Plan, settings: FitSettings, data: Batches, group: ProcessGroup, memory: int | str | None) -> Run:
         split = SampleSplit(tuple(data.sizes), settings.holds_out, plan.graph.device)
-        cut = MemoryPlan.within(plan, settings, split.fitted, budget(memory, group))
+        cut = replace(MemoryPlan.within(plan, settings, split.fitted, budget(memory, group)), given=memory is not None)
         return cls(plan, settings, data, split, cut, group, SpillBuffer(cut.spare()), plan.graph.fingerprint)
 
     def recovered(self, batch_index: int, point: Linearisation, names: Sequence[str]) -> Mapping[str, Tensor]:

@@ -22,12 +22,17 @@ from sgfi.decisions.gates import curve_summary
 from sgfi.decisions.means import FILE
 from sgfi.decisions.readout import decide as read_decision
 from sgfi.errors import DataError
+from sgfi.experiments.provenance import describe_code, provenance
 from sgfi.inputs.data import class_numbers, open_data
 from sgfi.settings import JsonSettings, portable, read_settings
 from sgfi.storage import write_text
 
 AnySettings = TypeVar("AnySettings", bound=JsonSettings)
 OutFolder = Annotated[Path, typer.Option(help="Folder for numbers, tables and figures; must not exist yet.")]
+DATA = "Held-out inputs: a folder of images, an image or an array."
+RESULTS = "results.json"
+UNRECORDED = "older than the record of commit, code and machine"
+"""What stands for the provenance of results that were written without."""
 Count = Annotated[int, typer.Option(min=1, help="Use this many inputs.")]
 
 
@@ -35,7 +40,7 @@ Count = Annotated[int, typer.Option(min=1, help="Use this many inputs.")]
 class StudyOptions(options.EstimatorOptions):
     """What ``sgfi decide`` and ``sgfi coordinates`` share."""
 
-    data: Annotated[Path, typer.Argument(help="Held-out inputs: a folder of images, an image or an array.")]
+    data: Annotated[Path, typer.Argument(help=DATA)]
     calibration: Annotated[
         Path | None,
         typer.Option(
@@ -128,17 +133,31 @@ class StudyOptions(options.EstimatorOptions):
         return next(iter(batches)), batches.names
 
     def write(self, folder: Path, record: dict[str, Any], name: str, tables: str) -> None:
-        """results.json and a file of tables, both with the command."""
+        """results.json and a file of tables, both with the command and the code."""
         folder.mkdir(parents=True, exist_ok=True)
-        head = {"command": typed_command(), "maps": self.maps, "data": str(self.data), "model": self.model_name}
-        text = json.dumps({**head, **record}, separators=(",", ":"))
-        write_text(folder / "results.json", text + "\n")
-        write_text(folder / name, f"`{typed_command()}`\n\n{tables}\n")
+        head = {"maps": self.maps, "data": str(self.data), "model": self.model_name}
+        write_results(folder, {"provenance": provenance(typed_command()), **head, **record}, name, tables)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecideOptions(StudyOptions):
+    """Those of a study, or a stored study, which needs neither maps nor data."""
+
+    maps: options.MapsOrModel = ""
+    data: Annotated[Path, typer.Argument(help=DATA, show_default=False)] = Path()
+    again: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="FOLDER",
+            help="Folder of a finished study: writes its summaries again, by today's code. No model is run.",
+        ),
+    ] = None
 
 
 @command
 def decide(
-    asked: StudyOptions,
+    asked: DecideOptions,
     out: OutFolder = Path("decisions"),
     sizes: Annotated[str | None, typer.Option(help="Group sizes, such as 1,4,8,16.")] = None,
     repeats: Annotated[int | None, typer.Option(min=1, help="Random groups per image.")] = None,
@@ -147,14 +166,20 @@ def decide(
     """Rank channels by their part in the decision, invert the groups, and intervene on the original representation.
 
     Writes results.json, gate.md and atlas.png. Replacement by calibration means is the primary protocol, zero the
-    check; the means are kept beside the maps. No inverse is fed back to the model.
+    check; the means are kept beside the maps. No inverse is fed back to the model. With --from: results.json, gate.md
+    and effects.png, the plots of the atlas, from the numbers of a finished study alone.
 
     Examples:
 
       sgfi decide maps/resnet18 heldout/ --calibration photos/ --count 16
       sgfi decide maps/resnet18 imagenet/val --correct --depth layer2.1.add --depth layer4.1.add --sizes 1,4,8,16
       sgfi decide maps/resnet18 heldout/ --experiment decide.json --show cat.jpg
+      sgfi decide --from decisions
     """
+    if asked.again is not None:
+        return _summarise(asked.again)
+    if not asked.maps or asked.data == Path():
+        raise typer.BadParameter("Give MAPS|MODEL and DATA, or --from FOLDER.")
     folder = options.free_path(out, asked.force)
     settings = asked.settings(DecisionSettings, sizes=_numbers(sizes) if sizes else None, repeats=repeats)
     means = asked.means(settings.depths) if "mean" in settings.protocols else None
@@ -164,12 +189,50 @@ def decide(
     signed = gate(outcome)
     seconds = round(time.monotonic() - started, 1)
     record = outcome.as_dict()
-    parts = {"seconds": seconds, "gate": signed.as_dict(), "deletion": curve_summary(outcome), "study": record}
-    asked.write(folder, parts, "gate.md", f"{signed.summary()}\n\n{signed.table()}")
+    parts = {"seconds": seconds, **_summaries(outcome, signed), "study": record}
+    asked.write(folder, parts, "gate.md", _tables(signed))
     _draw(asked, x, outcome, signed, folder / "atlas.png", names)
     typer.echo(signed.summary())
     say(f"{len(x)} inputs, {record['interventions']} interventions in {seconds} s", asked.quiet)
     typer.echo(str(folder))
+
+
+def _summarise(folder: Path) -> None:
+    """results.json and gate.md with the summaries of the study they hold, and its plots."""
+    from sgfi.figures import save_figure
+    from sgfi.figures.decisions import effects_figure
+
+    record = read_settings(folder / RESULTS)
+    outcome = Study.from_dict(record.get("study") or {})
+    signed, run = gate(outcome), record.pop("provenance", None)
+    run = run or {"command": record.pop("command", ""), "note": UNRECORDED}
+    changed = {"provenance": run, "summarised": provenance(typed_command())}
+    write_results(folder, {**changed, **record, **_summaries(outcome, signed)}, "gate.md", _tables(signed))
+    title = f"Effects on the margin: {record.get('model', '')}, {len(outcome.names)} images"
+    save_figure(effects_figure(outcome, signed, title=title), folder / "effects.png", overwrite=True)
+    typer.echo(signed.summary())
+    typer.echo(str(folder))
+
+
+def _summaries(outcome: Study, signed: Gate) -> dict[str, Any]:
+    return {"gate": signed.as_dict(), "deletion": curve_summary(outcome)}
+
+
+def _tables(signed: Gate) -> str:
+    return f"{signed.summary()}\n\n{signed.table()}"
+
+
+def write_results(folder: Path, record: dict[str, Any], name: str, tables: str) -> None:
+    """``results.json``, and the tables under the command and the code that wrote them."""
+    write_text(folder / RESULTS, json.dumps(record, separators=(",", ":")) + "\n")
+    lines = [_written_by(record["provenance"])]
+    if "summarised" in record:
+        lines.append(f"Summaries: {_written_by(record['summarised'])}")
+    write_text(folder / name, "\n\n".join([*lines, tables]) + "\n")
+
+
+def _written_by(run: dict[str, Any]) -> str:
+    return f"`{run['command']}` ({run.get('note') or describe_code(run)})"
 
 
 def _draw(asked: StudyOptions, x: torch.Tensor, outcome: Study, signed: Gate, path: Path, names: list[str]) -> None:

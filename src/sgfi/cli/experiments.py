@@ -18,15 +18,16 @@ from sgfi.experiments.derived import with_reductions
 from sgfi.experiments.provenance import with_known_commits
 from sgfi.experiments.results import FILE, markdown
 from sgfi.inversion import Query
-from sgfi.settings import read_settings
+from sgfi.settings import check_keys, read_settings
 from sgfi.storage import write_text
+
+NAME = "A name that sgfi experiment list shows, or a .json file of your own"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Declared:
-    """An experiment, and what is laid over its file."""
+class Changes:
+    """What is laid over the file of an experiment."""
 
-    name: Annotated[str, typer.Argument(help="A name that sgfi experiment list shows, or a .json file of your own.")]
     with_: Annotated[
         list[Path] | None, typer.Option("--with", help="JSON file of changes laid over the experiment; repeat it.")
     ] = None
@@ -47,7 +48,8 @@ class Declared:
     fit: Annotated[int | None, typer.Option("--fit", min=1, help="Calibration inputs.")] = None
     evaluate: Annotated[int | None, typer.Option("--evaluate", min=1, help="Evaluation inputs.")] = None
 
-    def resolved(self) -> Experiment:
+    def over(self, name: str) -> Experiment:
+        """The experiment of that name under these changes."""
         paths = {"calibration": self.data and str(self.data), "evaluation": self.held_out and str(self.held_out)}
         sections: dict[str, dict[str, Any]] = {
             "model": {"spec": self.model, "weights": self.weights, "size": self.size},
@@ -57,7 +59,17 @@ class Declared:
         if self.data is not None:  # then a file's own evaluation data do not count
             given["data"]["evaluation"] = paths["evaluation"]
         files = map(read_settings, self.with_ or [])
-        return declare(self.name, *files, given, settings=[_setting(text) for text in self.set_ or []])
+        return declare(name, *files, given, settings=[_setting(text) for text in self.set_ or []])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared(Changes):
+    """One experiment."""
+
+    name: Annotated[str, typer.Argument(help=f"{NAME}.")]
+
+    def resolved(self) -> Experiment:
+        return self.over(self.name)
 
 
 @command
@@ -83,8 +95,15 @@ def show(declared: Declared) -> None:
 
 @command
 def run_(
-    declared: Declared,
-    out: Annotated[Path | None, typer.Option(help="Folder for result.json, result.md and figure.png.")] = None,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help=f"{NAME}; several run in turn.")],
+    changes: Changes,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for result.json, result.md and figure.png; of several experiments, for a folder of each. "
+            "Default: results/NAME."
+        ),
+    ] = None,
     work: Annotated[
         Path, typer.Option(help="Folder that keeps maps and finished units: what makes a run resumable.")
     ] = Path("experiments-work"),
@@ -94,29 +113,36 @@ def run_(
 ) -> None:
     """Calibrate, measure and write a table with its provenance. After an interruption, the same command resumes.
 
+    Several experiments share the families in --work. All of them are checked before the first begins.
+
     Examples:
 
       sgfi experiment run topology --model torchvision:resnet18 --data photos/ --fit 1024 --evaluate 256
       sgfi experiment run ridge --model pip:efficientnet_lite0 --size 96 --data photos/ --out results/ridge
+      sgfi experiment run language language-seeds language-layers language-controls language-mlp --data wikitext2.txt
     """
-    experiment = declared.resolved()
-    folder = out if out is not None else Path("results") / experiment.name
-    _check_folder(folder, experiment, force)
-    say(json.dumps(experiment.as_dict(), indent=1), quiet)
-    try:
-        result = run(
-            experiment,
-            work,
-            only=variant,
-            command=typed_command(),
-            progress=not quiet,
-            say=lambda text: say(text, quiet),
-        )
-    except KeyboardInterrupt as error:
-        raise Interrupted(f"Interrupted. Finished work is kept in {work}; run the same command to resume.") from error
-    _write(result, folder)
-    typer.echo(markdown(with_reductions(result)))
-    typer.echo(str(folder))
+    experiments = [changes.over(name) for name in names]
+    folders = _folders(out, experiments)
+    for experiment, folder in zip(experiments, folders, strict=True):
+        _check_folder(folder, experiment, force)
+        check_keys(dict.fromkeys(variant or ()), experiment.variants, f"variants of {experiment.name}")
+    for experiment, folder in zip(experiments, folders, strict=True):
+        say(json.dumps(experiment.as_dict(), indent=1), quiet)
+        try:
+            result = run(
+                experiment,
+                work,
+                only=variant,
+                command=typed_command(),
+                progress=not quiet,
+                say=lambda text: say(text, quiet),
+            )
+        except KeyboardInterrupt as error:
+            kept = f"Interrupted. Finished work is kept in {work}; run the same command to resume."
+            raise Interrupted(kept) from error
+        _write(result, folder)
+        typer.echo(markdown(with_reductions(result)))
+        typer.echo(str(folder))
 
 
 @command
@@ -248,6 +274,16 @@ def _settle(file: Path) -> bool:
         return False
     write_text(file, settled)
     return True
+
+
+def _folders(out: Path | None, experiments: list[Experiment]) -> list[Path]:
+    """Where each result goes: one alone into ``out`` itself, several into a folder of each there."""
+    if out is not None and len(experiments) == 1:
+        return [out]
+    names = [experiment.name for experiment in experiments]
+    if len(set(names)) < len(names):
+        raise DataError("experiments of different names", ", ".join(names), "Run one of them by itself.")
+    return [(out or Path("results")) / name for name in names]
 
 
 def _check_folder(folder: Path, experiment: Experiment, force: bool) -> None:

@@ -209,11 +209,21 @@ def facts(manifest: dict[str, Any]) -> dict[str, str]:
         "calibration": f"{fit['samples']} {'samples' if fit.get('mean') is None else 'tangents'}{skipped}, "
         f"{fit['children']} children, "
         f"{fit['stages']} stages, ridge {fit['ridge']}",
+        **({"passes": _passes(fit["schedule"])} if fit.get("schedule") else {}),
         **({"length": _lengths(fit["lengths"])} if fit.get("lengths") else {}),
         "data": f"{data.get('path', data.get('kind', '?'))} (digest {data.get('digest', '?')})",
         "size": f"{_size(on_disk(manifest))}, {manifest.get('precision', 'full')} precision",
         "versions": ", ".join(f"{k} {v}" for k, v in manifest.get("versions", {}).items()),
     }
+
+
+def _passes(schedule: dict[str, Any]) -> str:
+    """How the calibration was cut."""
+    most, resumed = max(schedule["chunks"].values(), default=1), schedule["resumed"]
+    text = f"{schedule['passes']} over the data in {schedule['rounds']} rounds"
+    text += f" within {_size(schedule['budget'])}" if schedule["budget"] else ""
+    text += f", moments of a node in up to {most} chunks" if most > 1 else ""
+    return text + (f"; {resumed} nodes of an earlier run" if resumed else "")
 
 
 def _lengths(lengths: dict[str, dict[str, float]]) -> str:

@@ -19,7 +19,7 @@ from sgfi.decisions.groups import KINDS, Groups, choose
 from sgfi.decisions.interventions import PROTOCOLS, Curve, Edit, deletion, deletion_counts, intervene, replacement_of
 from sgfi.decisions.ranking import rank
 from sgfi.decisions.readout import Split, decide
-from sgfi.errors import QueryError
+from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.graph import Node
 from sgfi.inversion import Estimator, Query, sweep
@@ -109,6 +109,19 @@ class Study:
             "curves": sum(len(curves) for depth in self.depths for curves in depth.curves.values()),
             "depths": [_depth_dict(depth) for depth in self.depths],
         }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Study:
+        """What :meth:`as_dict` gave, to its six digits: summaries can be made of it again. Which channels the random
+        groups had is not in it."""
+        try:
+            columns = zip(*((i["name"], i["top"], i["second"], i["margin"]) for i in record["images"]), strict=True)
+            names, top, second, margin = columns
+            depths = tuple(map(_depth_of, record["depths"]))
+            return cls(DecisionSettings.from_dict(record["settings"]), names, top, second, np.array(margin), depths)
+        except (KeyError, TypeError, ValueError) as error:
+            got = f"{type(error).__name__}: {error}"
+            raise DataError("the study of a file that sgfi decide wrote", got, "Name its folder.") from error
 
 
 def study(
@@ -253,6 +266,19 @@ def _depth_dict(depth: DepthOutcome) -> dict[str, Any]:
         "curves": {kind: [rounded(curve.left) for curve in curves] for kind, curves in depth.curves.items()},
         "alignment": {kind: rounded(array) for kind, array in depth.alignment.items()},
     }
+
+
+def _depth_of(record: Mapping[str, Any]) -> DepthOutcome:
+    deleted = tuple(record["deleted"])
+    return DepthOutcome(
+        record["node"],
+        record["channels"],
+        {p: {k: np.array(kinds[k], dtype=float) for k in KINDS} for p, kinds in record["drop"].items()},
+        {p: {k: np.array(kinds[k], dtype=bool) for k in KINDS} for p, kinds in record["flipped"].items()},
+        tuple(Groups(tuple(g["positive"]), tuple(g["negative"]), tuple(g["matched"]), ()) for g in record["groups"]),
+        {kind: [Curve(deleted, tuple(left)) for left in curves] for kind, curves in record["curves"].items()},
+        {kind: np.array(cosines, dtype=float) for kind, cosines in record["alignment"].items()},
+    )
 
 
 def rounded(numbers: Any) -> Any:

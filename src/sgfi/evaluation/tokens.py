@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -57,14 +57,11 @@ def syntactic(profile: Tensor, contexts: Sequence[Context]) -> dict[str, list[fl
     return masses | {"agreement_minus_attractor": [a - b for a, b in pairs]}
 
 
-def agreement_ratios(masses: Mapping[str, Sequence[float]], contexts: Sequence[Context]) -> dict[str, float]:
-    """By grammaticality, the descriptive ratio of mean masses: agreement site over attractor."""
-    ratios = {}
-    for kind in GRAMMAR:
-        rows = [row for row, context in enumerate(contexts) if context.variant.split()[-1] == kind]
-        above, below = (np.mean([masses[role][row] for row in rows]) for role in ("auxiliary", "attractor"))
-        ratios[kind] = float(above / below)
-    return ratios
+def by_grammar(contexts: Sequence[Context]) -> dict[str, list[int]]:
+    """Which contexts are grammatical and which are not."""
+    return {
+        kind: [row for row, context in enumerate(contexts) if context.variant.split()[-1] == kind] for kind in GRAMMAR
+    }
 
 
 def geometry_swap(estimator: Estimator, a: Tensor, b: Tensor, coords: Sequence[int]) -> dict[str, list[float]]:

@@ -58,7 +58,7 @@ class Case:
     @cached_property
     def family(self) -> sgfi.MapFamily:
         """Calibrated now, resumed where an interrupted calibration stopped, or read back when it is finished."""
-        folder, note = self.families / self.key, self.families / f"{self.key}.json"
+        folder, note = self.families / self.key, self._note
         if note.is_file():
             return replace(sgfi.load(folder, self.plan.graph, verify=False), plan=self.plan)
         reset_peak()
@@ -66,7 +66,11 @@ class Case:
         family = sgfi.calibrate(
             self.plan, self.calibration.batches, checkpoint=folder, progress=self.progress, **self.options
         )
-        facts = {"seconds": round(time.perf_counter() - start, 2), "peak_bytes": peak()}
+        facts = {
+            "seconds": round(time.perf_counter() - start, 2),
+            "peak_bytes": peak(),
+            "schedule": dict(family.schedule),
+        }
         write_text(note, json.dumps(facts))
         return family
 
@@ -74,14 +78,23 @@ class Case:
     def facts(self) -> dict[str, Any]:
         """Seconds and peak memory of the calibration (of its last part, where it was interrupted)."""
         assert self.family is not None
-        return json.loads((self.families / f"{self.key}.json").read_text(encoding="utf-8"))
+        return self._noted
+
+    @property
+    def _note(self) -> Path:
+        """Beside the folder of a finished family."""
+        return self.families / f"{self.key}.json"
+
+    @property
+    def _noted(self) -> dict[str, Any]:
+        return json.loads(self._note.read_text(encoding="utf-8"))
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:
         return alignment_metrics(self.loaded.preprocessing, self.trunk)
 
     def describe(self) -> dict[str, Any]:
-        """Provenance of one variant, JSON-able."""
+        """Provenance of one variant, JSON-able; how its calibration was cut where a measure has asked for the maps."""
         node = self.plan.boundary[self.plan.target].node
         record = self.loaded.provenance
         if record["weights"] not in ("pretrained", "none"):
@@ -95,7 +108,11 @@ class Case:
             "coord_axes": list(node.coord_axes),
             "boundaries": self.plan.mode,
             "fitted_nodes": len(self.plan.fitted),
-            "calibration": {"options": dict(self.options), **self.calibration.as_dict()},
+            "calibration": {
+                "options": dict(self.options),
+                **self.calibration.as_dict(),
+                **({"schedule": self._noted.get("schedule", {})} if self._note.is_file() else {}),
+            },
             "evaluation": self.evaluation.as_dict(),
             "family": self.key,
         }

@@ -2,8 +2,9 @@
 
 A file is a JSON object over ``files/base.json``. Sections ``model``, ``data``, ``plan`` and ``calibration`` say what is
 calibrated; ``variants`` are small changes of these sections, each calibrated and measured by itself; ``measures`` are
-taken of every variant, ``pairs`` of every ordered pair of them, ``across`` of the tables of all of them. ``plan`` and
-``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take: a new option needs no change here.
+taken of every variant, ``pairs`` of every ordered pair of them or of those named, ``across`` of the tables of all of
+them. ``plan`` and ``calibration`` take whatever :func:`sgfi.plan` and :func:`sgfi.calibrate` take: a new option needs
+no change here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from sgfi.experiments.sections import LAYER, SECTIONS, DataSettings, ModelSettin
 from sgfi.settings import JsonSettings, check_keys, read_settings
 
 RELATIONS = ("<", ">", "=")
+CHOSEN = "of"
+"""The option of any pair measure that lists its pairs of variants; without it every ordered pair is measured."""
 REPLACED_WHOLE = ("variants", "measures", "pairs", "across")
 """A file that names one of these says all of it."""
 
@@ -81,7 +84,10 @@ class Experiment:
             if "/" in label:
                 raise DataError("labels of variants without '/'", repr(label), "It stands in addresses of numbers.")
         _check_named(self.measures, MEASURES, "measures")
-        _check_named(self.pairs, PAIRS, "pair measures")
+        _check_named(self.pairs, PAIRS, "pair measures", (CHOSEN,))
+        for options in self.pairs.values():
+            for pair in options.get(CHOSEN, ()):
+                check_keys(dict.fromkeys(pair), self.variants, "variants of a pair")
         _check_named(self.across, ACROSS, "measures across variants")
         for claim in self.claims:
             Claim.from_dict(claim)
@@ -175,7 +181,9 @@ def _checked(
     return dict(given)
 
 
-def _check_named(given: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any], what: str) -> None:
+def _check_named(
+    given: Mapping[str, Mapping[str, Any]], known: Mapping[str, Any], what: str, more: tuple[str, ...] = ()
+) -> None:
     check_keys(given, known, what)
     for name, options in given.items():
-        check_keys(options, known[name].options, f"options of {name!r}")
+        check_keys(options, [*known[name].options, *more], f"options of {name!r}")

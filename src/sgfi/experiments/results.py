@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sgfi.errors import DataError
-from sgfi.evaluation.statistics import Interval, bootstrap, contrast
+from sgfi.evaluation.statistics import Interval, bootstrap, contrast, ratio
 from sgfi.evaluation.tables import markdown_table
 from sgfi.experiments.declaration import Claim
 from sgfi.experiments.measures import known
@@ -19,10 +19,13 @@ from sgfi.experiments.provenance import describe_code
 FILE = "result.json"
 JUDGED = 12
 """Digits of means and intervals, which are compared with claims as near to one as 0.99999997."""
+WIDEST = 9
+"""Scores that one table may have in columns."""
 ROUNDING = 1e-6
 """What "=" allows for."""
 Score = dict[str, Any]
-"""``mean`` and, where it is over images, ``low``, ``high`` and ``values``."""
+"""``mean`` and, where it is over images, ``low``, ``high`` and ``values``; of a ratio of means, which is formed inside
+every resample, ``numerator`` and ``denominator`` in place of ``values``."""
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,17 @@ def read_result(path: str | Path) -> Result:
 
 
 def summarise(value: Any, resamples: int) -> Score:
-    """A number, or a number per image with their mean and interval. Undefined ones are left out and counted."""
+    """A number, a ratio of means, or a number per image with their mean and interval. Undefined ones of these are left
+    out and counted."""
     if isinstance(value, (int, float)):
         return {"mean": _short(float(value), JUDGED)}
     if isinstance(value, Interval):
         return {key: _short(getattr(value, key), JUDGED) for key in ("mean", "low", "high")}
+    if isinstance(value, Mapping):
+        sides: Score = {side: [_short(float(number)) for number in numbers] for side, numbers in value.items()}
+        if not any(value["denominator"]):
+            return {"mean": None, **sides}
+        return summarise(ratio(**value, resamples=resamples), resamples) | sides
     defined = [float(number) for number in value if math.isfinite(number)]
     record: Score = {"values": [_short(float(number)) for number in value]}
     if not defined:
@@ -186,11 +195,26 @@ def shown_rows(result: Result, measure: str) -> list[tuple[str, str, Mapping[str
 
 
 def table(result: Result, measure: str) -> str:
-    """The rows of a measure that tables show, as Markdown."""
+    """The rows of a measure that tables show, as Markdown; rows that share no score stand in tables of their own where
+    one would be too wide."""
     lines = shown_rows(result, measure)
     names = list(dict.fromkeys(score for _, _, scores in lines for score in scores))
-    body = [[variant, row, *(cell(scores.get(name)) for name in names)] for variant, row, scores in lines]
-    return markdown_table(["variant", "row", *names], body)
+    tables = []
+    for columns in [names] if len(names) <= WIDEST else _sharing([scores for _, _, scores in lines]):
+        own = [(variant, row, scores) for variant, row, scores in lines if not columns or set(columns) & set(scores)]
+        body = [[variant, row, *(cell(scores.get(name)) for name in columns)] for variant, row, scores in own]
+        tables.append(markdown_table(["variant", "row", *columns], body))
+    return "\n\n".join(tables)
+
+
+def _sharing(rows: Sequence[Mapping[str, Score]]) -> list[list[str]]:
+    """The scores in groups, of which no row has two."""
+    groups: list[list[str]] = []
+    for scores in rows:
+        sharing = [group for group in groups if set(group) & set(scores)]
+        groups = [group for group in groups if group not in sharing]
+        groups.append(list(dict.fromkeys([*(name for group in sharing for name in group), *scores])))
+    return groups
 
 
 def _code(result: Result) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from sgfi.experiments.cases import Bench, Case
-from sgfi.experiments.declaration import Experiment
+from sgfi.experiments.declaration import CHOSEN, Experiment
 from sgfi.experiments.ledger import digest
 from sgfi.experiments.measures import ACROSS, MEASURES, PAIRS, Table
 from sgfi.experiments.provenance import code_digest, provenance
@@ -43,16 +44,18 @@ def run(
     start = time.perf_counter()
     for label in labels:
         case = bench.case(label, experiment.settings(label))
-        about[label] = case.describe()
         for name, options in experiment.measures.items():
             measured.setdefault(name, {})[label] = units.take(name, MEASURES[name].take, options, case)
+        about[label] = case.describe()
         if experiment.pairs:
             cases[label] = case
-    for name, options in experiment.pairs.items():
-        for fitted in cases.values():
-            for evaluated in cases.values():
+    for name, declared in experiment.pairs.items():
+        options = {key: value for key, value in declared.items() if key != CHOSEN}
+        for fitted, evaluated in product(cases.values(), repeat=2):
+            if CHOSEN not in declared or [fitted.label, evaluated.label] in declared[CHOSEN]:
                 table = units.take(name, PAIRS[name].take, options, fitted, evaluated)
                 measured.setdefault(name, {})[f"{fitted.label} -> {evaluated.label}"] = table
+    about |= {label: case.describe() for label, case in cases.items()}  # maps that only pairs asked for are there now
     for name, options in experiment.across.items():
         measured[name] = {"all variants": ACROSS[name].take(measured, **options)}
     tables = {

@@ -35,6 +35,10 @@ BRANCHES = (
     "group is replaced in the original representation (intervention branch), mean over images with 95 % "
     "image-bootstrap intervals. The branches are parallel evidence; no inverse is fed back to the model."
 )
+EFFECTS = (
+    "Margin drop when a channel group is replaced in the original representation, and the share of the mean margin "
+    "left by deletion: means over images with 95 % image-bootstrap intervals."
+)
 
 
 def group_inverses(
@@ -103,6 +107,28 @@ def decision_atlas(
         _counts(figure, grid[2, 0], gate)
     foot = f"{BRANCHES} Display: {RULES['natural']}; each panel on its own scale."
     frame(figure, title or f"Decision atlas: {len(study.names)} images, {rows} depths", foot)
+    return figure
+
+
+def effects_figure(study: Study, gate: Gate, *, title: str = "") -> Figure:
+    """The plots of the atlas alone, a column per depth: they need no estimator, the numbers of a study are enough."""
+    curves = curve_summary(study)
+    columns = len(study.depths)
+    figure = new_figure(max(6.3, 0.4 + 3.05 * columns), 5.2)
+    grid = figure.add_gridspec(
+        2, columns, left=0.55 / figure.get_figwidth(), right=0.99, top=0.87, bottom=0.13, wspace=0.3, hspace=0.32
+    )
+    for column, depth in enumerate(study.depths):
+        effects = _plot(figure, grid[0, column], "group size k", "drop − random (logits)")
+        effects.set_title(f"{depth.node}, {depth.channels} channels", size=8.5)
+        _effects(effects, [line for line in gate.lines if line.node == depth.node])
+        if depth.curves:
+            left = _plot(figure, grid[1, column], "share of channels replaced", "margin left")
+            _curves(left, curves[depth.node])
+            left.legend(fontsize=5.6, frameon=False, handlelength=1.2, loc="lower left")
+    handles = effects.get_legend_handles_labels()
+    figure.legend(*handles, fontsize=6.5, frameon=False, ncols=4, loc="upper right", bbox_to_anchor=(0.995, 0.965))
+    frame(figure, title or f"Effects on the margin: {len(study.names)} images, {columns} depths", EFFECTS)
     return figure
 
 
@@ -192,6 +218,6 @@ def _curves(axes: Axes, curves: dict[str, dict[str, Any]]) -> None:
     axes.set_xticks(ticks, [names[tick] for tick in ticks])
     axes.minorticks_off()
     axes.set_xlim(0, 1.05)
-    low = min(point["mean"] for curve in curves.values() for point in curve["left"])
-    high = max(point["mean"] for curve in curves.values() for point in curve["left"])
+    low = min(point["low"] for curve in curves.values() for point in curve["left"])
+    high = max(point["high"] for curve in curves.values() for point in curve["left"])
     axes.set_ylim(low - 0.35 * (high - low) - 0.05, high + 0.1 * (high - low) + 0.05)

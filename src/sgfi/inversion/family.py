@@ -57,6 +57,10 @@ class MapFamily:
     empty where that was not asked for. A number changes no direction."""
     curve: Mapping[str, Any] = field(default_factory=dict)
     """JSON-able: what first maps missed of held-out samples, by number of samples; empty where it was not measured."""
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+    """JSON-able: how the calibration was cut to its memory, which changes no map: ``budget`` in bytes where one was
+    given, ``rounds`` of nodes, ``passes`` over the data, by node the ``chunks`` its moments were gathered in, and how
+    many nodes were ``resumed`` from an earlier run, whose passes are not counted; empty where not recorded."""
     mean: tuple[float, ...] | None = None
     """Of every input channel, where the maps were fitted on tangents: answers are for ``H(x) - H(mean)``. Else none."""
 
@@ -130,6 +134,7 @@ class MapFamily:
             "samples": self.samples,
             "precision": self.precision,
             "gauge": self.gauge,
+            **({"schedule": dict(self.schedule)} if self.schedule else {}),
         }
 
     def answer(

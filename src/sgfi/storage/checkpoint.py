@@ -92,7 +92,7 @@ class Checkpoint:
             fit, files = manifest["calibration"], manifest["files"]
             diagnostics = fit["diagnostics"]
             nodes = {name: {**entry, "diagnostics": diagnostics.get(name, [])} for name, entry in files.items()}
-            return {"signature": fit.get("signature"), "nodes": nodes}
+            return {"signature": fit.get("signature"), "nodes": nodes, "schedule": fit.get("schedule", {})}
         if self._note.exists():
             return self._read_note()
         if not self._writes:
@@ -116,6 +116,11 @@ class Checkpoint:
                 f"{type(error).__name__}: {error}",
                 "Delete this folder to start from the beginning.",
             ) from error
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        """How the calibration was cut that finished this folder; empty where it is not finished."""
+        return self._state.get("schedule", {})
 
     def finished(self) -> dict[str, NodeMaps]:
         """The nodes that need not be fitted again. A damaged file counts as unfinished."""

@@ -78,6 +78,15 @@ CURVE = Record(
     {"until": Real(), "reason": Text()},
     closed=True,
 )
+SCHEDULE = Record(
+    {
+        "budget": Either((Nothing(), Whole())),
+        "rounds": Whole(),
+        "passes": Whole(),
+        "chunks": Table(Whole(1)),
+        "resumed": Whole(),
+    }
+)
 PLAN = Record({"mode": Text(64), "target": _NAME, "boundaries": Items(_BOUNDARY)})
 SCHEMA: Shape = Record(
     {
@@ -98,6 +107,7 @@ SCHEMA: Shape = Record(
                 "mean": Items(Real(), LARGEST),
                 "lengths": Table(Table(Real())),
                 "curve": CURVE,
+                "schedule": SCHEDULE,
             },
         ),
         "provenance": Table(),

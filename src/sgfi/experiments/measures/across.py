@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
+from typing import Any
 
 import sgfi
 from sgfi.errors import DataError, QueryError
@@ -88,26 +89,57 @@ def differences(tables: Tables, *, against: str, measures: Sequence[str] = ("ali
 
 
 @registered(of=ACROSS)
-def average(tables: Tables, *, of: Sequence[str], measure: str) -> Table:
+def average(
+    tables: Tables,
+    *,
+    of: Sequence[str] | Mapping[str, Sequence[str]],
+    measures: Sequence[str],
+    differences: Sequence[Sequence[str]] = (),
+) -> Table:
     """Rows of several variants, averaged number by number before they are resampled: two calibrations as one.
 
-    Scores that are one number for all (ratios) are not averaged.
+    ``of`` names the variants, or by a label each group of them (``label, row``); groups of which a variant was not run
+    are left out. Of a ratio both sides are averaged, so that it is formed of the averages. ``differences`` are of two
+    rows, of the averages too. One number for all is not averaged.
     """
-    listed = tables.get(measure, {})
-    missing = [variant for variant in of if variant not in listed]
-    if missing or len(of) < 2:
-        raise DataError(
-            f"two variants or more with {measure}", f"none called {missing}", "Declare them and the measure."
-        )
-    chosen = [listed[variant] for variant in of]
-    return {
-        row: {
-            score: [fmean(each) for each in zip(*(table[row][score] for table in chosen), strict=True)]
-            for score, values in scores.items()
-            if isinstance(values, list)
-        }
-        for row, scores in chosen[0].items()
-    }
+    groups = of if isinstance(of, Mapping) else {"": of}
+    table: Table = {}
+    for label, variants in groups.items():
+        parts = [[tables.get(measure, {}).get(variant) for variant in variants] for measure in measures]
+        if len(variants) < 2 or any(part is None for own in parts for part in own):
+            continue
+        rows: Table = {}
+        for own in parts:
+            rows = merged(rows, _averaged([part for part in own if part is not None]))
+        for first, second in differences:
+            both = rows.get(first, {}), rows.get(second, {})
+            rows[f"{first} minus {second}"] = {
+                score: _minus(values, both[1][score])
+                for score, values in both[0].items()
+                if isinstance(values, list) and score in both[1]
+            }
+        table |= {f"{label}, {row}" if label else row: scores for row, scores in rows.items()}
+    if not table:
+        got = f"none of {[list(variants) for variants in groups.values()]}"
+        raise DataError(f"two variants or more with {list(measures)}", got, "Declare them and the measures.")
+    return table
+
+
+def _averaged(tables: Sequence[Table]) -> Table:
+    """Of lists, and of both sides of ratios, row by row."""
+
+    def means(columns: Sequence[list[float]]) -> list[float]:
+        return [fmean(each) for each in zip(*columns, strict=True)]
+
+    averaged: Table = {}
+    for row, scores in tables[0].items():
+        for score, value in scores.items():
+            own = [table[row][score] for table in tables]
+            if isinstance(value, list):
+                averaged.setdefault(row, {})[score] = means(own)
+            elif isinstance(value, Mapping):
+                averaged.setdefault(row, {})[score] = {side: means([each[side] for each in own]) for side in value}
+    return averaged
 
 
 @registered(of=ACROSS)
@@ -132,11 +164,13 @@ def boundaries(tables: Tables) -> Table:
     }
 
 
-def _minus(first: float | list[float], second: float | list[float]) -> float | list[float]:
+def _minus(first: Any, second: Any) -> float | list[float]:
     if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
         return [a - b for a, b in zip(first, second, strict=True)]
     return _mean(first) - _mean(second)
 
 
-def _mean(value: float | list[float]) -> float:
+def _mean(value: Any) -> float:
+    if isinstance(value, Mapping):
+        return fmean(value["numerator"]) / fmean(value["denominator"])
     return fmean(value) if isinstance(value, list) else value

@@ -14,13 +14,16 @@ from sgfi.decisions import (
     CoordinateSettings,
     CoordinateStudy,
     DecisionSettings,
+    Gate,
     Study,
     activation_means,
     coordinate_study,
+    gate,
     group_inverses,
     study,
 )
 from sgfi.decisions.groups import KINDS
+from sgfi.decisions.studies import DepthOutcome
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.estimators import MAPS_ALONE, by_estimator, estimator_named
@@ -32,6 +35,7 @@ from sgfi.experiments.measures.registry import (
     evaluation_inputs,
     measure,
     merged,
+    quotient,
 )
 from sgfi.inversion import Estimator
 
@@ -48,6 +52,7 @@ def decisions(
 ) -> Table:
     """Margin drops of decision-ranked channel groups minus those of random groups of the same image; their inverses.
 
+    Beside them deletion curves in shares of the mean margin, and how many settings have intervals of the right sign.
     ``correct``: the first ``images`` that the model gets right, by the folders they are in. ``depths``: boundaries by
     number or name. The drops are of the model, whatever estimator draws the groups: each has rows for what it draws.
     """
@@ -64,11 +69,41 @@ def decisions(
                 drop = {kind: array[:, column].mean(axis=1) for kind, array in kinds.items()}  # random repeats averaged
                 row[f"positive_minus_random_{protocol}"] = (drop["positive"] - drop["random"]).tolist()
                 row[f"negative_minus_random_{protocol}"] = (drop["negative"] - drop["random"]).tolist()
+            row["normalised_effect"] = quotient(
+                row[f"positive_minus_random_{declared.protocols[0]}"], outcome.margin.tolist()
+            )
             flips = depth.flipped[declared.protocols[0]]["positive"][:, column]
             row["flips"] = np.asarray(flips, dtype=float).mean(axis=1).tolist()
+        rows |= _deletion(depth, outcome.margin)
+    rows["signed gate"] = _signed_gate(gate(outcome))
     if not declared.inversions:
         return rows
     return merged(rows, by_estimator(case, estimators, lambda estimator: _drawn(estimator, outcome, x)))
+
+
+def _deletion(depth: DepthOutcome, margin: np.ndarray) -> Table:
+    """Of the mean margin, what is left when a share of the channels is replaced in three orders, and the areas."""
+    rows: Table = {}
+    for kind, curves in depth.curves.items():
+        left = np.array([curve.left for curve in curves]) * margin[:, None]  # (images, points)
+        areas = np.array([curve.area for curve in curves]) * margin
+        rows.setdefault(f"{depth.node}, deletion", {})[f"area_{kind}"] = quotient(areas.tolist(), margin.tolist())
+        for share, column in zip(curves[0].deleted, left.T, strict=True):
+            row = rows.setdefault(f"{depth.node}, {share:.3g} deleted", {})
+            row[f"left_{kind}"] = quotient(column.tolist(), margin.tolist())
+    return rows
+
+
+def _signed_gate(signed: Gate) -> dict[str, float]:
+    """Settings (depth and size) whose interval has the required sign, of how many; ranges over the settings."""
+    counts, normalised = signed.counts(), [line.normalised.mean for line in signed.lines]
+    row: dict[str, float] = {"settings": len(signed.lines), "terminal_settings": len(signed.terminal)}
+    for protocol in signed.lines[0].positive:
+        row[f"above_zero_{protocol}"] = counts[f"{protocol} > 0"][0]
+    row["terminal_below_zero"] = counts["terminal negative < 0"][0]
+    row |= {"least_normalised_effect": min(normalised), "most_normalised_effect": max(normalised)}
+    (flips,) = (value for name, value in counts.items() if name.startswith("flip range"))
+    return row | {"least_flips_of_the_largest": flips[0], "most_flips_of_the_largest": flips[1]}
 
 
 def _drawn(estimator: Estimator, outcome: Study, x: Tensor) -> Table:

@@ -19,7 +19,8 @@ from sgfi.inversion import Estimator
 from sgfi.plugins import Registry
 
 Table = dict[str, dict[str, Any]]
-"""Row -> score -> list of numbers, one per image, or one number."""
+"""Row -> score -> list of numbers, one per image, or one number, or a :func:`quotient`."""
+Quotient = dict[str, list[float]]
 Depths = Sequence[int | str] | Mapping[str, Sequence[int | str]]
 """Boundaries by number or name, for all variants or by the variant's label: see :func:`boundaries_at`."""
 
@@ -130,6 +131,11 @@ def over_batches(case: Case, images: int | None, each: Callable[[Tensor], Rows |
             for score, values in row.items():
                 table.setdefault(label, {}).setdefault(score, []).extend(map(float, values))
     return table
+
+
+def quotient(numerator: Sequence[float], denominator: Sequence[float]) -> Quotient:
+    """A ratio of two means over the same images, which is formed when they are resampled and not before."""
+    return {"numerator": list(numerator), "denominator": list(denominator)}
 
 
 def merged(table: Table, more: Table) -> Table:

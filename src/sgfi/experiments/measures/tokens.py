@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.statistics import cluster_means
 from sgfi.experiments.cases import Case
 from sgfi.experiments.measures.estimators import MAPS_ALONE, by_estimator
-from sgfi.experiments.measures.registry import PAIRS, Table, measure, over_batches
+from sgfi.experiments.measures.registry import PAIRS, Table, measure, over_batches, quotient
 from sgfi.inversion import STAGES, Estimator
 from sgfi.language import (
     Context,
@@ -149,7 +150,7 @@ def routed(case: Case, rows: Mapping[str, Profiles]) -> Table:
             **_by_cluster(tokens.semantic(semantic, words, subsets), words),
             **_by_cluster({"function_words": _on_function_words(semantic, words)}, words),
             **_by_cluster(masses, templates),
-            **{f"ratio_{kind}": ratio for kind, ratio in tokens.agreement_ratios(masses, templates).items()},
+            **_by_grammar(masses, templates),
         }
     return table
 
@@ -158,6 +159,17 @@ def _on_function_words(profiles: Tensor, words: Sequence[Context]) -> list[float
     """Energy on function words before the queried token."""
     flags = [[t.strip().lower() in FUNCTION_WORDS for t in word.tokens[:-1]] + [False] for word in words]
     return (profiles * torch.tensor(flags)).sum(1).tolist()
+
+
+def _by_grammar(masses: Mapping[str, Sequence[float]], templates: Sequence[Context]) -> dict[str, Any]:
+    """By grammaticality, agreement site minus attractor, and the descriptive ratio of their mean masses."""
+    scores: dict[str, Any] = {}
+    for kind, rows in tokens.by_grammar(templates).items():
+        given = [templates[row] for row in rows]
+        own = _by_cluster({role: [values[row] for row in rows] for role, values in masses.items()}, given)
+        scores[f"agreement_minus_attractor_{kind}"] = own["agreement_minus_attractor"]
+        scores[f"ratio_{kind}"] = quotient(own["auxiliary"], own["attractor"])
+    return scores
 
 
 def _by_cluster(scores: Mapping[str, Sequence[float]], given: Sequence[Context]) -> dict[str, list[float]]:
