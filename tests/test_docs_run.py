@@ -55,6 +55,10 @@ NOT_RUN = {
     ("decisions.md", "sgfi calibrate docs/results/decisions/resnet50_96.py:build"): "weights that are not shipped",
     ("explorer.md", "pip install"): "network; the test of inline commands checks the extras",
     ("language.md", "pip install"): "network",
+    (
+        "language.md",
+        "sgfi experiment run language language-seeds language-layers language-controls language-mlp --data",
+    ): "the same on GPT-2, whose stand-in is too narrow for groups of 64 channels",
     ("limits.md", "python -m benchmarks.limits"): "minutes; writes the page's own pictures",
     ("natural.md", "sgfi experiment pictures"): "ImageNet photographs; tests/experiments/test_answers.py draws others",
     ("plugins.md", "import torch"): "installed and used by tests/plugins/test_page.py",
@@ -85,7 +89,7 @@ SMALLER = {
 """Words put after every command that begins so."""
 
 LATER = ("sgfi experiment run language",)
-"""A minute of processor time: only with ``-m benchmark``. tests/experiments/test_language.py runs their measures."""
+"""Minutes of processor time: only with ``-m benchmark``. tests/experiments/test_language.py runs their measures."""
 
 ENDS = {"sgfi explore": 130}
 """Exit codes other than 0; the page is asked for once, then the server gets a Ctrl-C."""

@@ -82,6 +82,7 @@ def test_decide_collects_means_and_writes_everything(sgfi_command, here: Path) -
     again = run(sgfi_command, here, "decide", "done", *words, "--force", "--show", here / "photos" / "0.png")
     assert again.code == 0, again.all
     assert sgfi_command("decide", here / "maps").code == 2  # maps without data
+    assert sgfi_command("decide", here / "maps", ".").code != 2  # the folder one is in is data
 
 
 def test_a_stored_study_is_summarised_again(sgfi_command, here: Path, tmp_path: Path) -> None:
@@ -105,8 +106,10 @@ def test_a_stored_study_is_summarised_again(sgfi_command, here: Path, tmp_path: 
     said = (tmp_path / "gate.md").read_text()
     assert f"`sgfi decide of old` ({UNRECORDED})" in said and f"digest of the code {code_digest()}" in said
     assert {file.name for file in tmp_path.iterdir()} == {"results.json", "gate.md", "effects.png"}
+    (tmp_path / "results.json").write_text(json.dumps({**again, "summarised": {"command": "earlier"}}))
     assert sgfi_command("decide", "--from", tmp_path).code == 0  # and again
-    assert json.loads((tmp_path / "results.json").read_text())["provenance"] == again["provenance"]
+    third = json.loads((tmp_path / "results.json").read_text())
+    assert third["provenance"] == again["provenance"] and third["summarised"]["code"] == code_digest()
     (tmp_path / "results.json").write_text("{}")
     assert sgfi_command("decide", "--from", tmp_path).code == 3
     assert sgfi_command("decide", "--from", tmp_path / "nowhere").code == 3

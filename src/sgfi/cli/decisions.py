@@ -144,7 +144,7 @@ class DecideOptions(StudyOptions):
     """Those of a study, or a stored study, which needs neither maps nor data."""
 
     maps: options.MapsOrModel = ""
-    data: Annotated[Path, typer.Argument(help=DATA, show_default=False)] = Path()
+    data: Annotated[Path | None, typer.Argument(help=DATA)] = None  # type: ignore[assignment]
     again: Annotated[
         Path | None,
         typer.Option(
@@ -178,7 +178,7 @@ def decide(
     """
     if asked.again is not None:
         return _summarise(asked.again)
-    if not asked.maps or asked.data == Path():
+    if not asked.maps or asked.data is None:
         raise typer.BadParameter("Give MAPS|MODEL and DATA, or --from FOLDER.")
     folder = options.free_path(out, asked.force)
     settings = asked.settings(DecisionSettings, sizes=_numbers(sizes) if sizes else None, repeats=repeats)
@@ -206,8 +206,8 @@ def _summarise(folder: Path) -> None:
     outcome = Study.from_dict(record.get("study") or {})
     signed, run = gate(outcome), record.pop("provenance", None)
     run = run or {"command": record.pop("command", ""), "note": UNRECORDED}
-    changed = {"provenance": run, "summarised": provenance(typed_command())}
-    write_results(folder, {**changed, **record, **_summaries(outcome, signed)}, "gate.md", _tables(signed))
+    record = {"provenance": run, **record, "summarised": provenance(typed_command()), **_summaries(outcome, signed)}
+    write_results(folder, record, "gate.md", _tables(signed))
     title = f"Effects on the margin: {record.get('model', '')}, {len(outcome.names)} images"
     save_figure(effects_figure(outcome, signed, title=title), folder / "effects.png", overwrite=True)
     typer.echo(signed.summary())
