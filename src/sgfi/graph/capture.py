@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
 from sgfi.errors import CaptureError, first_line
 from sgfi.graph import axes, names
-from sgfi.graph.arguments import Arguments, Example, arguments
+from sgfi.graph.arguments import Arguments, Example, arguments, key_name
 from sgfi.graph.attention import OPENED
 from sgfi.graph.export import exported_program
 from sgfi.graph.layout import batch_first
@@ -63,7 +64,8 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
     if any((how.axes or {}).values()):
         batch_first(program.graph, source)
     tensors = _differentiable(program.graph, source)
-    nodes = _nodes(program.graph, source, tensors)
+    outputs = _outputs(program)
+    nodes = _nodes(program.graph, source, tensors, _logits(program, source, outputs, tensors))
     _check_nodes(nodes)
     constants, names_of = _constants(program), _weight_names(program)
     kept = elsewhere.renamed({key: names_of[key].removeprefix("model." * wrapped) for key in constants}, constants)
@@ -75,7 +77,7 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
             program.graph,
             dict(zip((node.name for node in nodes), tensors, strict=True)),
             kept if elsewhere else constants,
-            _outputs(program),
+            outputs,
             {side.name: name for side, name in zip(sides, how.sides or {}, strict=True)},
             device if elsewhere else None,
             _most(program),
@@ -170,6 +172,24 @@ def _outputs(program: ExportedProgram) -> tuple[fx.Node | None, ...]:
     return tuple(None if node is None else fronts.get(node, node) for node in made)
 
 
+def _logits(
+    program: ExportedProgram, source: fx.Node, outputs: tuple[fx.Node | None, ...], tensors: list[fx.Node]
+) -> fx.Node | None:
+    """Of the tensors that the model returns, one under the key ``logits``, else the first that has the batch."""
+    spec, batch = program.call_spec.out_spec, value(source).shape[0]  # type: ignore[attr-defined]
+    assert spec is not None
+    paths = [path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(outputs, spec))[0]]
+
+    def rank(leaf: tuple[Any, fx.Node]) -> tuple[bool, bool]:
+        path, node = leaf
+        shape = value(node).shape  # type: ignore[attr-defined]
+        return bool(path) and key_name(path[-1]) == names.OUTPUT, bool(shape) and str(shape[0]) == str(batch)
+
+    usable = set(tensors) - {source}
+    leaves = [(path, node) for path, node in zip(paths, outputs, strict=True) if node in usable]
+    return max(leaves, key=rank)[1] if leaves else None  # type: ignore[arg-type,return-value]
+
+
 def _most(program: ExportedProgram) -> int | None:
     """The largest batch, where it is bounded."""
     ends = [end.upper for end in program.range_constraints.values() if end.upper.is_Integer]
@@ -195,10 +215,10 @@ def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
     return [node for node in tensors if node not in shown]
 
 
-def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Node]:
+def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node], logits: fx.Node | None) -> list[Node]:
     batch = str(value(source).shape[0])  # type: ignore[attr-defined]
     channel = axes.infer(graph, source)
-    named = names.assign(tensors[1:], names.first_output(graph)) | {source: ("input", ())}
+    named = names.assign(tensors[1:], logits) | {source: ("input", ())}
     nodes = []
     for tensor in tensors:
         shape = axes.describe(value(tensor), batch)  # type: ignore[arg-type]
