@@ -22,7 +22,7 @@ from sgfi.graph.layout import batch_first
 from sgfi.graph.libraries import with_library_names
 from sgfi.graph.onloading import homes, stand_in
 from sgfi.graph.programs import Exported, full_precision
-from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
+from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph, own_tensor
 from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, made_by, op_name, parents, value
 from sgfi.graph.wrappers import unwrapped
 
@@ -68,7 +68,8 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
     nodes = _nodes(program.graph, source, tensors, _logits(program, source, outputs, tensors))
     _check_nodes(nodes)
     constants, names_of = _constants(program), _weight_names(program)
-    kept = elsewhere.renamed({key: names_of[key].removeprefix("model." * wrapped) for key in constants}, constants)
+    paths = {key: names_of[key].removeprefix("model." * wrapped) for key in constants}
+    kept = elsewhere.renamed(paths, constants)
     graph = TensorGraph(
         nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
@@ -85,8 +86,8 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
         weight_names=names_of,
         bound=tuple(sorted({**(how.fixed or {}), **(how.sides or {})})),
         invert=how.invert,
-        wrapped=wrapped,
         model=None if elsewhere else weakref.ref(model),
+        owned={key: path for key, path in paths.items() if own_tensor(model, path) is not None},
         example_sides=how.first(1).sides or {},
     )
     _check_independence(graph.bind(graph.example_sides), how.x)

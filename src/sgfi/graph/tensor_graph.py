@@ -99,10 +99,10 @@ class TensorGraph:
     """Names of the forward arguments beside the inverted one: fixed at capture, or given with every sample."""
     invert: str = ""
     """The name of the inverted argument, where it was named."""
-    wrapped: bool = False
-    """Whether the names of weights begin with ``model.``, of a wrapper."""
     model: weakref.ref[torch.nn.Module] | None = field(repr=False, default=None)
     """The captured model, as long as it lives."""
+    owned: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """fx placeholder name -> where the model itself holds the tensor, of those that it holds."""
     cache: Cache = field(repr=False, default_factory=Cache)
     """Programs, schedules, segments and the fingerprint."""
     side_values: Mapping[str, Tensor] = field(repr=False, default_factory=dict)
@@ -161,14 +161,13 @@ class TensorGraph:
     def check_weights(self) -> None:
         """The model must still hold the tensors that the graph reads; an error that names one that was exchanged."""
         model = self.model() if self.model is not None else None
-        for placeholder, held in self.constants.items() if model is not None else ():
-            name = self.weight_names[placeholder].removeprefix("model." if self.wrapped else "")
-            now = _attribute(model, name)
-            if isinstance(now, Tensor) and (now.data_ptr() != held.data_ptr() or now.shape != held.shape):
+        for placeholder, path in self.owned.items() if model is not None else ():
+            held, now = self.constants[placeholder], own_tensor(model, path)
+            if now is None or now.data_ptr() != held.data_ptr() or now.shape != held.shape:
                 raise QueryError(
                     "the weights that were captured",
-                    f"{name!r}, exchanged for another tensor since",
-                    "Capture the model again (a new parameter, .data = and .to() exchange tensors).",
+                    f"{path!r}, " + ("exchanged for another tensor since" if now is not None else "gone since"),
+                    "Capture the model again (new or wrapped layers, a new parameter, .data = and .to() do this).",
                 )
 
     def _digest(self) -> str:
@@ -263,10 +262,13 @@ def _checksum(tensor: Tensor) -> int:
     return zlib.crc32(_bytes(tensor)) if tensor.numel() else 0
 
 
-def _attribute(model: object, path: str) -> object:
+def own_tensor(model: object, path: str) -> Tensor | None:
+    """What a model holds under a qualified name; not what a property or a parametrization works out."""
     for name in path.split("."):
-        model = getattr(model, name, None)
-    return model
+        parts = vars(model) if isinstance(model, torch.nn.Module) else {}
+        registered = (parts.get(kind, {}) for kind in ("_modules", "_parameters", "_buffers"))
+        model = next((own[name] for own in registered if name in own), parts.get(name))
+    return model if isinstance(model, Tensor) else None
 
 
 def check_input(graph: TensorGraph, x: Tensor) -> None:
