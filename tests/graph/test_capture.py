@@ -311,6 +311,20 @@ def test_samples_that_influence_each_other_are_refused() -> None:
         sgfi.capture(model, torch.randn(2, 2, 6, 6))
 
 
+def test_samples_that_influence_each_other_are_seen_at_every_output() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(5, 6), nn.Linear(5, 4)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = self.first(x)
+            return h / h.mean(0), self.second(x)
+
+    with pytest.raises(CaptureError, match=r"influence each other; got 'div'"):
+        sgfi.capture(Two().eval(), torch.randn(2, 5))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_refused_before_anything_fails(dtype: torch.dtype) -> None:
     with pytest.raises(CaptureError, match=r"model\.float\(\)"):

@@ -264,30 +264,28 @@ def _warn_of_random_numbers(graph: TensorGraph) -> None:
 
 def _check_independence(graph: TensorGraph, example: Tensor) -> None:
     """A sample's tensors must not depend on what else is in the batch: moments are sums over samples."""
-    last = next(
-        (name for name, node in reversed(list(graph.nodes.items())) if node.shape and node.shape[0] is None), "input"
-    )
-    if example.device.type == "meta" or last == "input":
+    last = graph.ends(name for name, node in graph.nodes.items() if node.shape[:1] == (None,) and 0 not in node.shape)
+    if example.device.type == "meta" or not last:
         return
     sample = example[:1].detach()
-    program = graph.program(("input",), (last,))
+    program = graph.program(("input",), last)
     try:
         with torch.no_grad():
-            (alone,), (together,) = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
-            again = alone
-            if any(is_random(node) for node in graph.exported.graph.nodes):
-                (again,) = program(sample)
+            alone, together = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
+            random = any(is_random(node) for node in graph.exported.graph.nodes)
+            again = program(sample) if random else alone
     except Exception as error:  # an op that names a sample of the batch, say
         raise CaptureError(
             "a model that takes any number of samples",
             f"{type(error).__name__} for one or two: {first_line(error)}",
             "Look for sizes or indices along the batch axis that are fixed.",
         ) from error
-    size = float(alone.abs().max())
-    close = torch.allclose(together[:1], alone, rtol=1e-2, atol=1e-3 * size)
-    if not close and torch.isfinite(alone).all() and torch.equal(alone, again):  # else it draws random numbers
-        raise CaptureError(
-            "a model whose samples do not influence each other",
-            f"{last!r} of one sample changes with the rest of its batch",
-            "Look for normalisation over the batch (batch norm without running statistics) or pooling across samples.",
-        )
+    for name, own, first, repeated in zip(last, alone, together, again, strict=True):
+        close = torch.allclose(first[:1], own, rtol=1e-2, atol=1e-3 * float(own.abs().max()))
+        if not close and torch.isfinite(own).all() and torch.equal(own, repeated):  # else it draws random numbers
+            raise CaptureError(
+                "a model whose samples do not influence each other",
+                f"{name!r} of one sample changes with the rest of its batch",
+                "Look for normalisation over the batch (batch norm without running statistics) or pooling across "
+                "samples.",
+            )

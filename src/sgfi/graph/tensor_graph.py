@@ -199,6 +199,13 @@ class TensorGraph:
         """Names of the tensors strictly upstream of ``name``."""
         return self._ancestors[self.nodes.canonical(name)]
 
+    def ends(self, among: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Of all tensors, or of some, the outputs and those that no other of them reads; never the input."""
+        names = list(self.nodes if among is None else among)
+        read = set().union(*(self.ancestors(name) for name in names))
+        outputs = {self.exported.names.get(node) for node in self.exported.outputs if node is not None}
+        return tuple(name for name in names if name != "input" and (name not in read or name in outputs))
+
     def parents(self, name: str) -> tuple[str, ...]:
         """Names of the nearest named tensors that ``name`` reads."""
         names = self.exported.names
