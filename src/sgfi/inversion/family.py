@@ -136,7 +136,7 @@ class MapFamily:
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> list[Inverse]:
         """Queries on one target, several stacked along a leading axis ``(Q, B, ...)``."""
-        self._check_weights()
+        self.check_weights()
         if any(query.also for query in queries):
             raise QueryError(
                 "a query about one tensor: maps are walked back from one target",
@@ -203,7 +203,8 @@ class MapFamily:
             within[child] = inside.reshape(axes) if len(queries) == 1 else inside.reshape(len(queries), *axes)
         return within
 
-    def _check_weights(self) -> None:
+    def check_weights(self) -> None:
+        """The graph must have the weights that the maps were fitted on, unless that was forced."""
         if not self.forced and self.graph.fingerprint != self.fingerprint:
             raise QueryError(
                 f"the weights the maps were fitted on, {self.fingerprint[:16]}...",
