@@ -277,8 +277,8 @@ def _check_independence(graph: TensorGraph, example: Tensor) -> None:
     except Exception as error:  # an op that names a sample of the batch, say
         raise CaptureError(
             "a model that takes any number of samples",
-            f"{type(error).__name__} for one or two: {first_line(error)}",
-            "Look for sizes or indices along the batch axis that are fixed.",
+            f"{type(error.__cause__ or error).__name__} for one or two: {first_line(error.__cause__ or error)}",
+            "Look for sizes or indices along the batch axis that are fixed, and for ids that the model does not have.",
         ) from error
     for name, own, first, repeated in zip(last, alone, together, again, strict=True):
         close = torch.allclose(first[:1], own, rtol=1e-2, atol=1e-3 * float(own.abs().max()))

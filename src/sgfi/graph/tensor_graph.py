@@ -17,6 +17,7 @@ from sgfi.errors import PlanError, QueryError, did_you_mean
 from sgfi.graph.arguments import split_inputs
 from sgfi.graph.cache import Cache
 from sgfi.graph.programs import Exported, Program, Schedule, SideInputs, extract
+from sgfi.graph.raw import raw_bytes
 from sgfi.graph.segments import Segment, find_segment
 from sgfi.graph.values import parents
 
@@ -173,9 +174,9 @@ class TensorGraph:
     def _digest(self) -> str:
         digest = hashlib.sha256()
         for placeholder in sorted(self.constants, key=lambda key: self.weight_names[key]):
-            tensor = self.constants[placeholder].detach().cpu().contiguous()
+            tensor = self.constants[placeholder]
             digest.update(f"{self.weight_names[placeholder]} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(_bytes(tensor))
+            digest.update(raw_bytes(tensor))
         return digest.hexdigest()
 
     @property
@@ -260,13 +261,9 @@ class TensorGraph:
         return f"<TensorGraph {self.model_class} {len(self.nodes)} tensors>"
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-
-
 def _checksum(tensor: Tensor) -> int:
     """Of the content; ten times as fast as a digest that one may not forge."""
-    return zlib.crc32(_bytes(tensor)) if tensor.numel() else 0
+    return zlib.crc32(raw_bytes(tensor)) if tensor.numel() else 0
 
 
 def own_tensor(model: object, path: str) -> Tensor | None:

@@ -23,7 +23,7 @@ from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path, straight
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
-from sgfi.natural.recent import Recent, contents, revisions
+from sgfi.natural.recent import Recent, contents
 from sgfi.natural.reference import registered
 from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import ROWS_MEMORY, Problem
@@ -328,8 +328,7 @@ class NaturalInverse:
         if self.recent is None:
             return make()
         settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.solver)
-        weights = revisions(self.graph.constants.values())
-        return self.recent.get((what, contents(x), node.name, settings, weights), make, size)
+        return self.recent.get((what, contents(x), node.name, settings, self.graph.fingerprint), make, size)
 
     def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
         """t before masking: ``J (x - mu)`` or ``H(x) - H(mu)``, (B, *target)."""
