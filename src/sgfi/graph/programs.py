@@ -148,6 +148,7 @@ class Program:
         return Program(self._module, self._exported, self.reads, sides) if self.reads else self
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        inputs = tuple(own.contiguous() for own in inputs)  # a forward's own call of it is not traced
         self._exported.check_batch(len(inputs[0]))
         with full_precision(), indices_in_range(self._exported):
             if not self.reads:
