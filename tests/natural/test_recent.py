@@ -70,9 +70,16 @@ def test_no_more_than_allowed_is_held() -> None:
     assert recent.get("e", lambda: "made again", lambda _: 40) == "E"
 
 
+class Square(torch.nn.Module):
+    """The derivative of ``x * x`` reads x."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+
 def small(jacobian: str = "path") -> tuple[torch.nn.Sequential, torch.Tensor, sgfi.NaturalInverse]:
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.SiLU(), torch.nn.Linear(4, 5), torch.nn.Linear(5, 3)).eval()
+    model = torch.nn.Sequential(Square(), torch.nn.Linear(4, 5), torch.nn.Linear(5, 3)).eval()
     x, prior = torch.randn(2, 4), sgfi.prior([torch.randn(16, 4)])
     return model, x, replace(sgfi.natural(sgfi.capture(model, x), prior, jacobian), recent=Recent())
 
