@@ -12,7 +12,7 @@ from torch import Tensor
 from sgfi.boundaries import BoundaryDag, Plan
 from sgfi.derivatives import Linearisation, backpropagate
 from sgfi.errors import PlanError, QueryError
-from sgfi.graph import Node, TensorGraph, full_precision
+from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion.estimator import Inverse, checked_terminal, deviation, target_or_own
 from sgfi.inversion.query import Query
 from sgfi.inversion.selection import Selections
@@ -103,6 +103,7 @@ class MapFamily:
     @full_precision()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """``H_T``; of maps fitted on tangents ``H_T(x) - H_T(mean)``, what the target registered of ``x - mean``."""
+        check_input(self.graph, x)
         name, origin = self.node(target).name, self.origin
         if isinstance(origin, Tensor):
             return deviation(self.graph, name, x, origin)

@@ -144,6 +144,7 @@ class NaturalInverse:
     @full_precision()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """What the feature registered, ``J (x - mu)`` or ``H(x) - H(mu)``."""
+        check_input(self.graph, x)
         node = self.node(target)
         return torch.cat([self._registered(part, node) for _, part in self._parts(x, Query(node.name))])
 
@@ -171,14 +172,14 @@ class NaturalInverse:
         ``terminal`` replaces what the feature registered, before it is projected: (B, *target), or one for each query.
         ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
         """
+        rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
+        chosen = Selections.of(self._selection(query, x.device) for query in queries)
+        if terminal is not None:
+            terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
         if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
             return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
-        rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
-        chosen = Selections.of(self._selection(query, x.device) for query in queries)
         pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
-        if terminal is not None:
-            terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
         for start, part in self._parts(x, *queries):
             problem = self._problem_of(part, queries[0])
             if terminal is None:
@@ -194,8 +195,8 @@ class NaturalInverse:
             for number, (solution, share) in enumerate(solved):
                 states = problem.jacobian.parted(problem.jacobian.scaled(targets[number], 0.5))
                 pieces[number].append((states, solution, share))
-        kept = x.clone()  # shares are worked out when they are asked for; the caller may write to x before
-        return [self._answer(kept, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
+        kept, weights = x.clone(), self.graph.fingerprint  # shares are worked out when they are asked for, at these
+        return [self._answer(kept, weights, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -245,6 +246,7 @@ class NaturalInverse:
     def _answer(
         self,
         x: Tensor,
+        weights: str,
         query: Query,
         stage: str,
         pieces: Sequence[tuple[list[Tensor], Solution, Shares | None]],
@@ -262,6 +264,9 @@ class NaturalInverse:
 
         @cache
         def measured() -> Shares:
+            if known is None and self.graph.fingerprint != weights:
+                todo = "Read .share before they change, or ask again."
+                raise QueryError("the weights that this answer is of", "weights changed since this answer", todo)
             return known or self._shares(x, query, exact)
 
         return NaturalAnswer(
