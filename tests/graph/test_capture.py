@@ -360,6 +360,8 @@ def under_autocast(h: Tensor) -> Tensor:
         (lambda h: "text", "none that depends on it"),
         (lambda h: {h}, "set"),
         (lambda h: h * float(h.sum()), "data-dependent"),
+        (lambda h: h.reshape(len(h), -1), r"Use x\.shape\[0\] in place of len\(x\)"),
+        (lambda h: h.reshape(int(h.shape[0]), -1), r"Use x\.shape\[0\] in place of len\(x\)"),
         (lambda h: h / 0 if h.sum() > 0 else h, r"<lambda> \(test_capture\.py"),
     ],
 )
