@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import torch
@@ -175,7 +175,9 @@ class NaturalInverse:
         rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
         chosen = Selections.of(self._selection(query, x.device) for query in queries)
         if terminal is not None:
-            terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
+            dtype = reduce(torch.promote_types, [self.node(part.target).dtype for part in queries[0].parts])
+            like = x.new_empty(len(x), *chosen.masks.shape[1:], dtype=dtype)
+            terminal = checked_terminal(terminal, like, len(queries))
         if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
             return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
