@@ -275,6 +275,15 @@ def test_a_bound_tensor_of_the_batch_s_size_is_refused() -> None:
         sgfi.capture(Masked().eval(), torch.randn(3, 5, 4), bound={"attention_mask": torch.ones(3, 5)})
 
 
+def test_a_bound_tensor_is_fixed_at_capture() -> None:
+    torch.manual_seed(0)
+    model, x, mask = Masked().eval(), torch.randn(2, 5, 4), torch.ones(1, 5)
+    graph = sgfi.capture(model, x, bound={"attention_mask": mask})
+    before, fingerprint = last(graph, x), graph.fingerprint
+    mask.zero_()
+    assert torch.equal(last(graph, x), before) and graph.fingerprint == fingerprint
+
+
 def test_training_mode_is_refused_and_named() -> None:
     model = net()
     model.norm.train()

@@ -145,6 +145,15 @@ def test_side_inputs_in_half_precision_are_told_apart() -> None:
     torch.testing.assert_close(sgfi.invert(kept, inputs["x"][:1], "second").value, expected)
 
 
+def test_what_is_bound_is_not_what_the_caller_writes_to_later() -> None:
+    lens, inputs = looked()
+    gate = inputs["gate"][:1].clone()
+    own = bind(lens, {"gate": gate, "id": inputs["id"][:1]})
+    before = sgfi.invert(own, inputs["x"][:1], "second")
+    gate.zero_()
+    torch.testing.assert_close(sgfi.invert(own, inputs["x"][:1], "second").value, before.value)
+
+
 @pytest.mark.parametrize("id", [7, -1])
 def test_an_id_that_the_model_does_not_have_is_refused(id: int) -> None:
     lens, inputs = looked()

@@ -63,7 +63,7 @@ def arguments(
     batch_axis: int | Mapping[str, int],
 ) -> Arguments:
     """The call that an example asks for, checked."""
-    bound = dict(bound or {})
+    bound = pytree.tree_map_only(Tensor, lambda own: own.detach().clone(), dict(bound or {}))
     if isinstance(example, Tensor) or (not isinstance(example, (Mapping, tuple)) and not hasattr(example, "keys")):
         if invert is not None:
             raise CaptureError(

@@ -143,7 +143,7 @@ class TensorGraph:
                 raise QueryError(
                     f"{name!r} of {own.dtype} (B, {', '.join(map(str, own.shape[1:]))})", got, "Capture fixes the rest."
                 )
-        new = {placeholders[name]: value.detach() for name, value in sides.items()}
+        new = {placeholders[name]: value.detach().clone() for name, value in sides.items()}
         return replace(self, side_values={**self.side_values, **new})
 
     @property
