@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from torchvision.ops import DeformConv2d, roi_align
 
 import sgfi
@@ -234,6 +235,37 @@ class Strided(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_an_error_of_pytorch_is_not_ours(dtype: torch.dtype) -> None:
     sgfi.capture(Strided().to(dtype).eval(), torch.randn(2, 3, 4, 4, dtype=dtype))
+
+
+class Checkpointed(nn.Module):
+    """A layer whose activations are computed again in the backward, which sees the layer's own weights."""
+
+    def __init__(self, op: Callable[[Tensor], Tensor], reentrant: bool) -> None:
+        super().__init__()
+        self.fc, self.out, self.op, self.reentrant = nn.Linear(5, 6), nn.Linear(6, 3), op, reentrant
+
+    def part(self, x: Tensor) -> Tensor:
+        return self.op(self.fc(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(checkpoint(self.part, x, use_reentrant=self.reentrant))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_activation_checkpoints(reentrant: bool) -> None:
+    torch.manual_seed(0)
+    model, x = Checkpointed(torch.tanh, reentrant).double().eval(), torch.randn(2, 5, dtype=torch.float64)
+    graph = sgfi.capture(model, x)
+    local = Linearisation(graph, {"input": ["out"]}, x).at("input")
+    plain = nn.Sequential(model.fc, nn.Tanh(), model.out)
+    _, expected = torch.func.vjp(plain, x)
+    torch.testing.assert_close(local.vjp([torch.ones(2, 3).double()]), expected(torch.ones(2, 3).double())[0])
+    assert all(weight.grad is None and weight.requires_grad for weight in model.parameters())
+
+
+def test_a_detach_inside_a_checkpoint_is_seen() -> None:
+    with pytest.raises(DerivativeError, match=r"Tensor\.detach"):
+        sgfi.capture(Checkpointed(lambda h: h * h.detach(), False).eval(), torch.randn(2, 5))
 
 
 @pytest.mark.parametrize("name", ["detach", "straight through"])

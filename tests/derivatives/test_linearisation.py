@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import sgfi
 from sgfi.derivatives import Linearisation, LocalMap
@@ -168,3 +168,20 @@ def test_backpropagation_is_autograd() -> None:
     torch.testing.assert_close(gradients["conv2"], expected[1])
     stacked = backpropagate(graph("chain"), "conv3", ["conv2"], x, torch.stack([cotangent, 2 * cotangent]))
     torch.testing.assert_close(stacked["conv2"][1], 2 * expected[1])
+
+
+class Rotated(nn.Module):
+    """Pairs of numbers turned as complex ones, which must lie beside each other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.view_as_real(torch.view_as_complex(x.contiguous()) * 1j)
+
+
+def test_inputs_with_other_strides() -> None:
+    model, x = Rotated().eval(), torch.randn(3, 4, 2)
+    graph = sgfi.capture(model, x)
+    strided = x.mT.contiguous().mT
+    name = list(graph.nodes)[-1]
+    torch.testing.assert_close(graph.program(("input",), (name,))(strided)[0], model(x))
+    there, here = (Linearisation(graph, {"input": [name]}, each).at("input") for each in (strided, x))
+    torch.testing.assert_close(there.vjp([model(x)]), here.vjp([model(x)]))

@@ -14,6 +14,7 @@ import sgfi
 from sgfi.derivatives import Linearisation, LocalMap
 from sgfi.derivatives.rules import autograd
 from sgfi.derivatives.rules.ops import rule
+from sgfi.errors import PlanError
 
 MAP, TOKENS, VECTOR = (2, 4, 6, 6), (2, 5, 6), (2, 6)
 
@@ -211,3 +212,51 @@ def test_a_constant_local_map_has_zero_derivatives() -> None:
     local = local_map(Deaf(), (2, 3), "fc")
     assert not local.jvp(torch.randn_like(local.source))[0].any()
     assert not local.vjp([torch.randn_like(local.outputs[0])]).any()
+
+
+class Mixed(nn.Module):
+    """A float32 model with a float64 constant, as numpy makes them."""
+
+    def __init__(self, op: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.fc, self.out, self.op = nn.Linear(5, 6), nn.Linear(6, 3), op
+        self.register_buffer("constant", noise(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.op(self.fc(x), self.constant).float())
+
+
+PROMOTING: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mul": lambda h, c: h * c,
+    "add": lambda h, c: torch.add(h, c, alpha=2) + h,
+    "div": lambda h, c: c / (h * h + 1) + h / (c.abs() + 1),
+    "cat": lambda h, c: torch.cat([h, c.expand(h.shape[0], 6), h * c], 1).unflatten(1, (3, 6)).sum(1),
+    "sum": lambda h, c: h * h.sum(1, keepdim=True, dtype=torch.float64),
+    "maximum": torch.maximum,
+}
+
+
+@pytest.mark.parametrize("name", PROMOTING)
+def test_constants_of_another_dtype(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = Mixed(PROMOTING[name]).eval(), torch.randn(3, 5)
+    local = Linearisation(sgfi.capture(model, x), {"input": ["out"]}, x).at("input")
+    _, pull = torch.func.vjp(model, x)
+    _, pushed = torch.func.jvp(model, (x,), (x.sin(),))
+    ours, (theirs,) = local.vjp([torch.ones(3, 3)]), pull(torch.ones(3, 3))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(local.jvp(x.sin())[0], pushed)
+
+
+def test_questions_about_a_tensor_of_another_dtype() -> None:
+    torch.manual_seed(0)
+    model, x = Mixed(PROMOTING["mul"]).eval(), torch.randn(3, 5)
+    graph, query = sgfi.capture(model, x), sgfi.Query("mul", [0, 1])
+    lens = sgfi.natural(graph, sgfi.prior([torch.randn(40, 5)]))
+    fc = sgfi.invert(lens, x, "fc", [0, 1])
+    answer = sgfi.invert(lens, x, query, terminal=lens.state(x, "mul"))
+    assert answer.value.dtype == torch.float32 and answer.states["mul"].dtype == torch.float64
+    assert torch.cosine_similarity(answer.value, fc.value).min() > 0.8  # the same two features in other units
+    assert sgfi.sweep(lens, x, [query + sgfi.Query("fc", [2])])[0].value.dtype == torch.float32
+    with pytest.raises(PlanError, match=r"torch\.float64 at 'mul'"):
+        sgfi.plan(graph, "out", ["mul"])

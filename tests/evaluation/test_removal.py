@@ -50,6 +50,14 @@ def test_effects_of_a_linear_model_are_inner_products(scale: str) -> None:
     torch.testing.assert_close(trial.removal(pictures, scale, 0.2, pushed).effect, measured.effect)
 
 
+def test_a_trial_keeps_the_input_as_it_was() -> None:
+    graph, _, fitted, x = linear()
+    pictures = [torch.randn_like(x) for _ in QUERIES]
+    expected, trial = removal(graph, x, QUERIES, pictures, fitted), Trial.of(graph, x, QUERIES, fitted)
+    x.zero_()
+    torch.testing.assert_close(trial.removal(pictures).effect, expected.effect)
+
+
 def test_who_is_best_at_its_own() -> None:
     """Orthogonal features: each picture is its own row and takes nothing from the others."""
     graph = sgfi.capture(Line(torch.eye(4, dtype=torch.float64)).eval(), torch.randn(2, 4, dtype=torch.float64))

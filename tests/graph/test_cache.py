@@ -120,6 +120,31 @@ def test_a_weight_that_was_exchanged_is_named(exchange: Callable[[nn.Linear], No
         sgfi.invert(lens, x, "linear")
 
 
+class Adapted(nn.Module):
+    """A layer with a low-rank addition; ``weight`` shows that of the layer inside, as PEFT's layers do."""
+
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.rank = base, nn.Linear(3, 2)
+
+    @property
+    def weight(self) -> nn.Parameter:
+        return self.base.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.base(x) + self.rank(x)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_layer_that_was_wrapped_is_named(bias: bool) -> None:
+    model, x = nn.Sequential(nn.Linear(3, 2, bias=bias), nn.Tanh()).eval(), torch.randn(4, 3)
+    graph = sgfi.capture(model, x)
+    graph.check_weights()
+    model[0] = Adapted(model[0])  # type: ignore[arg-type]
+    with pytest.raises(QueryError, match=r"'0\.weight', gone since"):
+        graph.check_weights()
+
+
 def test_a_graph_outlives_its_model() -> None:
     model, x = nn.Linear(3, 2).eval(), torch.randn(4, 3)
     lens = sgfi.natural(sgfi.capture(model, x), sgfi.prior([x]), "point")

@@ -275,6 +275,15 @@ def test_a_bound_tensor_of_the_batch_s_size_is_refused() -> None:
         sgfi.capture(Masked().eval(), torch.randn(3, 5, 4), bound={"attention_mask": torch.ones(3, 5)})
 
 
+def test_a_bound_tensor_is_fixed_at_capture() -> None:
+    torch.manual_seed(0)
+    model, x, mask = Masked().eval(), torch.randn(2, 5, 4), torch.ones(1, 5)
+    graph = sgfi.capture(model, x, bound={"attention_mask": mask})
+    before, fingerprint = last(graph, x), graph.fingerprint
+    mask.zero_()
+    assert torch.equal(last(graph, x), before) and graph.fingerprint == fingerprint
+
+
 def test_training_mode_is_refused_and_named() -> None:
     model = net()
     model.norm.train()
@@ -309,6 +318,20 @@ def test_samples_that_influence_each_other_are_refused() -> None:
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3, track_running_stats=False)).eval()
     with pytest.raises(CaptureError, match="influence each other"):
         sgfi.capture(model, torch.randn(2, 2, 6, 6))
+
+
+def test_samples_that_influence_each_other_are_seen_at_every_output() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(5, 6), nn.Linear(5, 4)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            h = self.first(x)
+            return h / h.mean(0), self.second(x)
+
+    with pytest.raises(CaptureError, match=r"influence each other; got 'div'"):
+        sgfi.capture(Two().eval(), torch.randn(2, 5))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -346,6 +369,8 @@ def under_autocast(h: Tensor) -> Tensor:
         (lambda h: "text", "none that depends on it"),
         (lambda h: {h}, "set"),
         (lambda h: h * float(h.sum()), "data-dependent"),
+        (lambda h: h.reshape(len(h), -1), r"Use x\.shape\[0\] in place of len\(x\)"),
+        (lambda h: h.reshape(int(h.shape[0]), -1), r"Use x\.shape\[0\] in place of len\(x\)"),
         (lambda h: h / 0 if h.sum() > 0 else h, r"<lambda> \(test_capture\.py"),
     ],
 )

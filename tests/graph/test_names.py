@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from sgfi.decisions.readout import output_name
 from sgfi.errors import PlanError
 from sgfi.graph import TensorGraph, capture
 
@@ -184,3 +188,40 @@ def test_an_unknown_name_suggests_a_close_one() -> None:
     graph = named(nn.Sequential(Block(), nn.Conv2d(3, 1, 1)), 3, 4, 4)
     with pytest.raises(PlanError, match=r"0\.conv2"):
         graph.nodes["0.conv3"]
+
+
+class Returning(nn.Module):
+    """A body and a head; ``returned`` makes of their tensors what the forward returns."""
+
+    def __init__(self, returned: Callable[[Tensor, Tensor, Tensor], Any], counts: bool = False) -> None:
+        super().__init__()
+        self.body, self.head, self.returned, self.counts = nn.Linear(3, 6), nn.Linear(6, 4), returned, counts
+        self.register_buffer("average", torch.zeros(6))
+
+    def forward(self, x: Tensor) -> Any:
+        h = self.body(x).tanh()
+        if self.counts:
+            self.average.mul_(0.9).add_(0.1 * h.mean(0))
+        return self.returned(x, h, self.head(h))
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda x, h, y: {"features": h, "logits": y},
+        lambda x, h, y: {"all": [h, {"logits": y}], "features": h},
+        lambda x, h, y: (y.argmax(1), y, h),  # an index
+        lambda x, h, y: (x, y),  # the input itself
+        lambda x, h, y: (None, torch.ones(2), y),  # constants
+        lambda x, h, y: (y.mean(), y),  # no batch
+        lambda x, h, y: [y, h],
+    ],
+)
+def test_logits_is_the_output_of_that_key_else_the_first_with_the_batch(returned: Callable) -> None:
+    graph = named(Returning(returned), 3)
+    assert graph.nodes["logits"].name == "head"
+
+
+def test_a_buffer_that_the_forward_writes_to_is_not_the_output() -> None:
+    graph = named(Returning(lambda x, h, y: y, counts=True), 3)
+    assert graph.nodes["logits"].name == "head" and output_name(graph) == "head"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,6 +11,8 @@ from torch import Tensor, nn
 import sgfi
 from sgfi.errors import QueryError
 from sgfi.inversion import bind
+from sgfi.inversion.side_inputs import samples_alike
+from sgfi.natural import Recent
 from tests.graph.test_arguments import Gated, float64
 
 
@@ -110,3 +114,53 @@ def test_a_terminal_for_each_query_is_told_from_one_for_each_sample() -> None:
     for wrong in (torch.tensor(1.0), torch.ones(3), float64((2, 2)), float64((3, 2, 2))):
         with pytest.raises(QueryError, match="terminal"):
             sgfi.sweep(lens, inputs, queries, terminal=wrong.double())
+
+
+class Looked(nn.Module):
+    """A gate in half precision, and a table that is read at an id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.table, self.second = nn.Linear(4, 5), nn.Embedding(7, 5), nn.Linear(5, 2)
+
+    def forward(self, x: Tensor, gate: Tensor, id: Tensor) -> Tensor:
+        return self.second(torch.tanh(self.first(x) + self.table(id)) * gate.float())
+
+
+def looked(dtype: torch.dtype = torch.bfloat16) -> tuple[sgfi.NaturalInverse, dict[str, Tensor]]:
+    torch.manual_seed(0)
+    inputs = {"x": torch.randn(3, 4), "gate": torch.rand(3, 5).to(dtype), "id": torch.tensor([1, 6, 1])}
+    inputs["gate"][2] = inputs["gate"][0]  # the first and the last go together
+    graph = sgfi.capture(Looked().eval(), inputs, invert="x")
+    return sgfi.natural(graph, sgfi.prior([torch.randn(40, 4)])), inputs
+
+
+def test_side_inputs_in_half_precision_are_told_apart() -> None:
+    (lens, inputs), (wide, rounded) = looked(), looked(torch.float32)
+    rounded["gate"] = inputs["gate"].float()
+    torch.testing.assert_close(sgfi.invert(lens, inputs, "second").value, sgfi.invert(wide, rounded, "second").value)
+    assert [len(group) for group in samples_alike(lens.graph, *lens.graph.split(inputs))] == [2, 1]
+    kept = replace(lens.on(lens.graph.bind({"gate": inputs["gate"][:1], "id": inputs["id"][:1]})), recent=Recent())
+    expected = sgfi.invert(lens, inputs, "second").value[:1]
+    torch.testing.assert_close(sgfi.invert(kept, inputs["x"][:1], "second").value, expected)
+
+
+def test_what_is_bound_is_not_what_the_caller_writes_to_later() -> None:
+    lens, inputs = looked()
+    gate = inputs["gate"][:1].clone()
+    own = bind(lens, {"gate": gate, "id": inputs["id"][:1]})
+    before = sgfi.invert(own, inputs["x"][:1], "second")
+    gate.zero_()
+    torch.testing.assert_close(sgfi.invert(own, inputs["x"][:1], "second").value, before.value)
+
+
+@pytest.mark.parametrize("id", [7, -1])
+def test_an_id_that_the_model_does_not_have_is_refused(id: int) -> None:
+    lens, inputs = looked()
+    wrong = inputs | {"id": torch.tensor([1, id, 1])}
+    message = r"side inputs \['gate', 'id'\] with indices that the model has"
+    with pytest.raises(QueryError, match=message):
+        sgfi.invert(lens, wrong, "second")
+    program = lens.graph.bind({name: wrong[name] for name in ("gate", "id")}).program(("input",), ("second",))
+    with pytest.raises(QueryError, match=message):
+        program(wrong["x"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 import torch
 
 import sgfi
-from sgfi.errors import PlanError
+from sgfi.errors import PlanError, QueryError
 from sgfi.language import embedding_model, token_plan, transfer
 
 
@@ -58,3 +61,17 @@ def test_further_positions_join_the_last_group(lm, graphs) -> None:
     long, short = (sgfi.invert(fit, x[:, :size], coords=[5]).value for fit, size in ((moved, 12), (family, 8)))
     torch.testing.assert_close(long[:, :8], short, atol=1e-4, rtol=1e-3)
     assert not long[:, 6:].any()
+
+
+def test_another_checkpoint_is_refused_and_so_are_weights_that_change_later(lm, graphs) -> None:
+    family, other = fitted(lm, graphs[8], "causal"), deepcopy(lm)
+    moved = transfer(family, sgfi.capture(embedding_model(other, layers=3), torch.randn(2, 5, 16)))
+    assert not moved.forced and moved.fingerprint == moved.graph.fingerprint
+    with torch.no_grad():
+        other.transformer.h[1].mlp.c_fc.weight.add_(0.1)
+    with pytest.raises(QueryError, match="changed since"):
+        sgfi.invert(moved, torch.randn(2, 5, 16))
+    changed = sgfi.capture(embedding_model(other, layers=3), torch.randn(2, 5, 16))
+    with pytest.raises(QueryError, match=r"another .*h\.1\.mlp\.c_fc\.weight"):
+        transfer(family, changed)
+    assert transfer(replace(family, forced=True), changed).forced

@@ -117,6 +117,10 @@ def test_who_cannot_answer_a_group_says_who_can() -> None:
     with pytest.raises(SgfiError, match=r"sgfi\.natural"):
         sgfi.sweep(engine("chain"), x, [query])
     lens = lens_of("chain")
+    for terminal, got in (([torch.zeros(1)], "got list"), (torch.zeros(3, 1, 2, dtype=torch.float64), r"\(3, 1, 2\)")):
+        for queries in ([query], [query, query]):
+            with pytest.raises(SgfiError, match=f"a terminal of the target's .*{got}"):
+                sgfi.sweep(lens, x, queries, terminal=terminal)  # type: ignore[arg-type]
     with pytest.raises(SgfiError, match="different tensors"):
         lens.answer(x, [Query("conv3", [1]) + Query("conv3", [2])])
     with pytest.raises(SgfiError, match="one tensor"):

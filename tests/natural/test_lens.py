@@ -162,6 +162,28 @@ def test_earlier_stages_are_the_gradient_and_the_gradient_under_the_prior() -> N
     torch.testing.assert_close(raw.share[0], dense.share((2, 5, 6), 1), rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_share_is_of_the_weights_of_its_answer(exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE_EXACT", 256 if exact else 1)
+    model, x = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)).eval(), torch.randn(2, 4)
+    lens = natural(sgfi.capture(model, x), sgfi.prior([torch.randn(50, 4)]))
+    (read,), (late,) = (lens.answer(x, [Query("2")], stage="raw") for _ in range(2))
+    before = read.share
+    model[0].weight.data.mul_(2)
+    assert read.share is before
+    for name in ("share", "detail_share"):
+        with pytest.raises(QueryError, match="weights changed since this answer"):
+            getattr(late, name)
+    model[0].weight.data.div_(2)
+    torch.testing.assert_close(late.share, before)
+
+
+def test_a_state_is_of_inputs_of_the_model() -> None:
+    x, lens = tiny("chain").inputs(2, seed=3), lens_of("chain")
+    with pytest.raises(QueryError, match=r"dtype torch\.float64; got torch\.float32"):
+        lens.state(x.float())
+
+
 def test_runs_repeat_and_leave_the_random_state_alone() -> None:
     x, query = tiny("chain").inputs(2, seed=3), query_of("chain", 0)
     lens = lens_of("chain", solver=Solver(exact_up_to=0))

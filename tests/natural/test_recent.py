@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -69,15 +70,35 @@ def test_no_more_than_allowed_is_held() -> None:
     assert recent.get("e", lambda: "made again", lambda _: 40) == "E"
 
 
-def test_weights_written_in_place_are_another_question() -> None:
+class Square(torch.nn.Module):
+    """The derivative of ``x * x`` reads x."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * x
+
+
+def small(jacobian: str = "path") -> tuple[torch.nn.Sequential, torch.Tensor, sgfi.NaturalInverse]:
     torch.manual_seed(0)
-    model, x = (
-        torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Tanh(), torch.nn.Linear(5, 3)).eval(),
-        torch.randn(2, 4),
-    )
-    lens = replace(sgfi.natural(sgfi.capture(model, x), sgfi.prior([torch.randn(16, 4)])), recent=Recent())
+    model = torch.nn.Sequential(Square(), torch.nn.Linear(4, 5), torch.nn.Linear(5, 3)).eval()
+    x, prior = torch.randn(2, 4), sgfi.prior([torch.randn(16, 4)])
+    return model, x, replace(sgfi.natural(sgfi.capture(model, x), prior, jacobian), recent=Recent())
+
+
+@pytest.mark.parametrize("write", [lambda weight: weight.mul_(-2), lambda weight: weight.data.mul_(-2)])
+@torch.no_grad()
+def test_weights_written_in_place_are_another_question(write: Callable[[torch.Tensor], object]) -> None:
+    model, x, lens = small()
     sgfi.invert(lens, x, "2")
-    with torch.no_grad():
-        model[0].weight.mul_(-2)
+    write(model[1].weight)
     kept, fresh = (sgfi.invert(each, x, "2").value for each in (lens, replace(lens, recent=None)))
+    torch.testing.assert_close(kept, fresh, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("jacobian", ["point", "path"])
+def test_a_caller_who_writes_to_the_input_changes_nothing_that_is_kept(jacobian: str) -> None:
+    _, x, lens = small(jacobian)
+    same = x.clone()
+    sgfi.invert(lens, x, "2", channels=[0])
+    x.zero_()
+    kept, fresh = (sgfi.invert(each, same, "2", channels=[1]).value for each in (lens, replace(lens, recent=None)))
     torch.testing.assert_close(kept, fresh, rtol=0, atol=0)

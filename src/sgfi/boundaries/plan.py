@@ -210,8 +210,20 @@ def plan(
             f"The boundaries are {list(chosen)}.",
         )
     chosen |= sized({name: chosen[name] for name in dag.fitted}, size)
+    _check_dtypes(graph, chosen)
     _check_positions(dag, chosen)
     return Plan(graph, mode, dag, chosen, idle)
+
+
+def _check_dtypes(graph: TensorGraph, chosen: Mapping[str, Boundary]) -> None:
+    """Maps are of one dtype; a constant of another makes its readers so too."""
+    for name, boundary in chosen.items():
+        if boundary.node.dtype != graph.input.dtype:
+            raise PlanError(
+                f"boundaries of the input's dtype {graph.input.dtype}",
+                f"{boundary.node.dtype} at {name!r}",
+                "Leave it out, or convert the model's constants to the input's dtype.",
+            )
 
 
 def _check_positions(dag: BoundaryDag, chosen: Mapping[str, Boundary]) -> None:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.calibration.processes import ProcessGroup
 from sgfi.errors import CalibrationError, QueryError
 from sgfi.graph import check_input
+from sgfi.graph.raw import raw_bytes
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Batches:
         """Sums would not do: a mirrored image, or samples in another order, can have the same."""
         digest = hashlib.sha256()
         for tensor in (x, *self.graph.side_values.values()):
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            digest.update(raw_bytes(tensor))
         return len(x), digest.hexdigest()
 
     def __iter__(self) -> Iterator[tuple[int, Tensor]]:

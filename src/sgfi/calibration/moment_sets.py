@@ -38,6 +38,7 @@ from sgfi.calibration.settings import FitSettings
 from sgfi.calibration.tangents import channel_means
 from sgfi.errors import CalibrationError
 from sgfi.graph import full_precision
+from sgfi.graph.raw import raw_bytes
 from sgfi.inversion import MapFamily
 from sgfi.spectral import Moments, WienerMap
 
@@ -255,15 +256,14 @@ def digest_of(family: MapFamily) -> str:
         for wiener in family.maps[name]:
             for key, tensor in sorted(wiener.tensors().items()):
                 digest.update(f"{name} {key} {tuple(tensor.shape)}".encode())
-                digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+                digest.update(raw_bytes(tensor))
     return digest.hexdigest()
 
 
 def _sample_digests(data: Batches) -> Iterator[bytes]:
     for _, x in data:
         for sample in x:
-            contents = sample.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            yield hashlib.sha256(contents.data).digest()[:DIGEST]
+            yield hashlib.sha256(raw_bytes(sample)).digest()[:DIGEST]
 
 
 def _converted(moments: Moments, old: Boundary, new: Boundary) -> Moments:

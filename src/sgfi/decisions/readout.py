@@ -55,8 +55,7 @@ def output_name(graph: TensorGraph, output: str | None = None) -> str:
     """The tensor that holds the logits: the one named, or the model's own (only) output."""
     if output is not None:
         return graph.nodes.canonical(output)
-    returned = next(node for node in graph.exported.graph.nodes if node.op == "output").all_input_nodes
-    names = [name for name, node in graph.exported.tensors.items() if node in returned]
+    names = [name for name, node in graph.exported.tensors.items() if node in graph.exported.outputs]
     if len(names) != 1:
         raise QueryError(
             "a model with one output tensor", f"{len(names)} named ones: {names}", "Name the logits with output=..."

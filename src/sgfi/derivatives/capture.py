@@ -77,8 +77,7 @@ def check_graph(graph: TensorGraph, model: nn.Module, how: Arguments) -> None:
     graph = graph.bind(graph.example_sides)
     with torch.inference_mode(False), torch.no_grad(), full_precision():
         x = how.x[:1].detach().clone()
-        outputs = [graph.exported.names.get(node, "") for node in graph.exported.outputs if node is not None]
-        inspected = Inspection(graph, x, outputs)
+        inspected = Inspection(graph, x)
         if graph.exported.onload is not None:  # all derivatives together would need all weights together
             check_own_forward(graph, model, how.first(1), inspected.values)
             return

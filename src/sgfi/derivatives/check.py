@@ -33,8 +33,8 @@ TODO = "Write this op in terms of others, or correct the derivative that it regi
 class Inspection(Linearisation):
     """A linearisation from the input to the ends of the graph that checks the smallest op of every kind."""
 
-    def __init__(self, graph: TensorGraph, x: Tensor, outputs: Sequence[str] = ()) -> None:
-        last = ends(graph, outputs)
+    def __init__(self, graph: TensorGraph, x: Tensor) -> None:
+        last = graph.ends()
         self._noise, self._chosen = Noise(), chosen(graph, last)
         super().__init__(graph, {"input": last}, x)
 
@@ -47,13 +47,6 @@ class Inspection(Linearisation):
         """Where weights are kept elsewhere, no derivative is: it would hold the weights it read."""
         if self._graph.exported.onload is None:
             super()._keep(node, derivative)
-
-
-def ends(graph: TensorGraph, outputs: Sequence[str] = ()) -> tuple[str, ...]:
-    """The outputs, and every tensor that no other reads."""
-    read = set().union(*(graph.ancestors(name) for name in graph.nodes))
-    last = [name for name in graph.nodes if name not in read or name in outputs]
-    return tuple(name for name in last if name != "input")
 
 
 class Noise:

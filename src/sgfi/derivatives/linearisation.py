@@ -13,6 +13,7 @@ from torch import Tensor, fx
 
 from sgfi.derivatives.rules import OpCall, OpDerivative, derive, item_derivative, split_derivative
 from sgfi.graph.attention import kernel
+from sgfi.graph.programs import indices_in_range
 from sgfi.graph.segments import Segment
 from sgfi.graph.tensor_graph import TensorGraph
 from sgfi.graph.values import carries_derivative
@@ -115,8 +116,9 @@ class Linearisation:
         self._derivatives: dict[fx.Node, OpDerivative] = {}
         self._batch = len(x)
         graph.exported.check_batch(len(x))
-        start = {"input": x.clone() if x.is_inference() else x.detach(), **(known or {})}
-        self.values = self._forward(start, wanted)
+        own = x.detach().clone(memory_format=torch.contiguous_format)  # the caller may write to x later
+        with indices_in_range(graph.exported):
+            self.values = self._forward({"input": own, **(known or {})}, wanted)
         """H of every boundary, of what segments read beside them, and of every tensor named in ``keep``."""
 
     @torch.no_grad()

@@ -7,7 +7,7 @@ derivative of the function, and an exported graph no longer shows them all.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from sgfi.derivatives.check import Noise
 from sgfi.derivatives.linearisation import LocalMap
-from sgfi.errors import CaptureError, DerivativeError
+from sgfi.errors import CaptureError, DerivativeError, SgfiError
 from sgfi.graph.arguments import Arguments, Call
 from sgfi.graph.export import unchanged
 from sgfi.graph.programs import derivable_kernels
@@ -34,27 +34,36 @@ STEPS = (1e-2, 1e-3, 1e-4, 1e-5)
 def check_own_backward(graph: TensorGraph, model: nn.Module, how: Arguments, local: LocalMap) -> bool:
     """Values and VJP of the captured graph against one forward and backward of the model itself, at the same input.
 
-    False where the model does not take this input.
+    False where the model does not take this input, or has no backward of its own.
     """
     if any(is_random(node) for node in graph.exported.graph.nodes):
         return True  # another draw every time
+
+    def comparison(outputs: Outputs) -> bool:
+        return _agrees(graph, local, outputs, lambda: _stops(model, how, local.source.clone().requires_grad_()))
+
     try:
-        outputs = _run(model, how, local.source.clone().requires_grad_())
-    except Exception:  # a model that takes several samples only, say
+        return _run(model, how, local.source.clone().requires_grad_(), comparison)
+    except SgfiError:
+        raise
+    except Exception:  # a model that takes several samples only, or a reentrant checkpoint, say
         return False
+
+
+def _agrees(graph: TensorGraph, local: LocalMap, outputs: Outputs, stops: Callable[[], list[str]]) -> bool:
+    """An error where they differ; false where what was returned cannot be compared."""
     ours = dict(zip(local.segment.outputs, local.outputs, strict=True))
     pairs = _pairs(graph, ours, outputs.leaves)
     if pairs is None:
         return False
-    exact = local.source.dtype == torch.float64
     _check_values(ours, pairs)
     noise = Noise()
     cotangents = {name: noise.like(value) if name in pairs else torch.zeros_like(value) for name, value in ours.items()}
     pulled = local.vjp(list(cotangents.values()))
     error = _distance(pulled, outputs.pull(pairs, cotangents))
-    if error <= (1e-5 if exact else 2e-2):
+    if error <= (1e-5 if local.source.dtype == torch.float64 else 2e-2):
         return True
-    reasons = _stops(model, how, local.source.clone().requires_grad_()) + outputs.functions()
+    reasons = stops() + outputs.functions()
     if reasons or (error > UNEXPLAINED and not _is_derivative(local, cotangents, pulled)):
         raise DerivativeError(
             "a model whose own backward is the derivative of what it computes",
@@ -151,13 +160,31 @@ class Outputs:
         return list(named)
 
 
-def _run(model: nn.Module, how: Arguments, x: Tensor, watch: Any = None) -> Outputs:
-    call = Call(model, how)
+def _run(
+    model: nn.Module, how: Arguments, x: Tensor, use: Callable[[Outputs], Any], watch: TorchFunctionMode | None = None
+) -> Any:
+    """What is made of the outputs of a forward with detached weights.
+
+    The weights stay detached until then: a checkpoint runs its part of the forward again in the backward.
+    """
+    call = _Used(Call(model, how), use)
     held = {name: weight.detach() for name, weight in call.named_parameters()}
     held |= {name: buffer.detach().clone() for name, buffer in call.named_buffers()}
     aside = torch.random.fork_rng(devices=[])
     with torch.enable_grad(), aside, derivable_kernels, unchanged(model), watch or nullcontext():
-        return Outputs(x, torch.func.functional_call(call, held, (x, *(how.sides or {}).values())))
+        return torch.func.functional_call(call, held, (x, *(how.sides or {}).values()))
+
+
+class _Used(nn.Module):
+    """A model, and a function of what it returns."""
+
+    def __init__(self, call: Call, use: Callable[[Outputs], Any]) -> None:
+        super().__init__()
+        self.call, self.use = call, use
+        self.training = call.training
+
+    def forward(self, x: Tensor, *sides: Tensor) -> Any:
+        return self.use(Outputs(x, self.call(x, *sides)))
 
 
 class _Recorder(TorchFunctionMode):
@@ -189,7 +216,7 @@ def _stops(model: nn.Module, how: Arguments, x: Tensor, most: int = 3) -> list[s
     """Where gradients end inside the forward."""
     recorder = _Recorder()
     with suppress(Exception):  # a model that cannot be watched: the difference alone is told
-        _run(model, how, x, recorder)
+        _run(model, how, x, lambda outputs: None, recorder)
     return list(recorder.stops)[:most]
 
 

@@ -56,7 +56,7 @@ class Scene:
     def of(
         cls, graph: TensorGraph, x: Tensor, prior: Prior, queries: Sequence[Query], model: nn.Module | None = None
     ) -> Scene:
-        target, x = common_target(graph, queries), x.clone() if x.is_inference() else x
+        target, x = common_target(graph, queries), x.detach().clone()
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         with torch.no_grad():
             state = Linearisation(graph, {}, x, keep=[target]).values[target]

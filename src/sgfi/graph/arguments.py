@@ -63,7 +63,7 @@ def arguments(
     batch_axis: int | Mapping[str, int],
 ) -> Arguments:
     """The call that an example asks for, checked."""
-    bound = dict(bound or {})
+    bound = pytree.tree_map_only(Tensor, lambda own: own.detach().clone(), dict(bound or {}))
     if isinstance(example, Tensor) or (not isinstance(example, (Mapping, tuple)) and not hasattr(example, "keys")):
         if invert is not None:
             raise CaptureError(
@@ -77,7 +77,7 @@ def arguments(
     if twice:
         raise CaptureError("each argument once", f"{twice[0]!r} in the example and in bound", "Leave one out.")
     leaves, structure = pytree.tree_flatten_with_path(named)
-    flat = {".".join(_key(key) for key in path): leaf for path, leaf in leaves}
+    flat = {".".join(key_name(key) for key in path): leaf for path, leaf in leaves}
     places = dict(enumerate(named))
     chosen = _chosen(flat, places.get(invert, str(invert)) if isinstance(invert, int) else invert)
     batch = len(flat[chosen]) if flat[chosen].dim() else 0
@@ -112,7 +112,8 @@ def _by_name(model: nn.Module, example: Any) -> dict[str, Any]:
     return dict(given)
 
 
-def _key(key: Any) -> str:
+def key_name(key: Any) -> str:
+    """One step into a nest of arguments or outputs."""
     return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
 
 
@@ -179,7 +180,7 @@ def split_inputs(inputs: Tensor | Mapping[str, Any], invert: str, sides: tuple[s
     """The inverted tensor and the side inputs of a batch, which may nest as the model's arguments do."""
     if isinstance(inputs, Tensor) or not (isinstance(inputs, Mapping) or hasattr(inputs, "keys")):
         return inputs, {}  # type: ignore[return-value]
-    flat = {".".join(map(_key, path)): leaf for path, leaf in pytree.tree_flatten_with_path(dict(inputs))[0]}
+    flat = {".".join(map(key_name, path)): leaf for path, leaf in pytree.tree_flatten_with_path(dict(inputs))[0]}
     wanted = (invert, *sides)
     wrong = [f"none called {name!r}" for name in wanted if not isinstance(flat.get(name), Tensor)]
     wrong += [f"{name!r} too" for name in flat if name not in wanted]

@@ -11,17 +11,18 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
 
 from sgfi.errors import CaptureError, first_line
 from sgfi.graph import axes, names
-from sgfi.graph.arguments import Arguments, Example, arguments
+from sgfi.graph.arguments import Arguments, Example, arguments, key_name
 from sgfi.graph.attention import OPENED
 from sgfi.graph.export import exported_program
 from sgfi.graph.layout import batch_first
 from sgfi.graph.libraries import with_library_names
 from sgfi.graph.onloading import homes, stand_in
 from sgfi.graph.programs import Exported, full_precision
-from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph
+from sgfi.graph.tensor_graph import Node, NodeTable, TensorGraph, own_tensor
 from sgfi.graph.values import carries_derivative, is_floating, is_random, is_tensor, made_by, op_name, parents, value
 from sgfi.graph.wrappers import unwrapped
 
@@ -63,10 +64,12 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
     if any((how.axes or {}).values()):
         batch_first(program.graph, source)
     tensors = _differentiable(program.graph, source)
-    nodes = _nodes(program.graph, source, tensors)
+    outputs = _outputs(program)
+    nodes = _nodes(program.graph, source, tensors, _logits(program, source, outputs, tensors))
     _check_nodes(nodes)
     constants, names_of = _constants(program), _weight_names(program)
-    kept = elsewhere.renamed({key: names_of[key].removeprefix("model." * wrapped) for key in constants}, constants)
+    paths = {key: names_of[key].removeprefix("model." * wrapped) for key in constants}
+    kept = elsewhere.renamed(paths, constants)
     graph = TensorGraph(
         nodes=NodeTable(nodes),
         model_class=f"{type(model).__module__}.{type(model).__qualname__}",
@@ -75,7 +78,7 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
             program.graph,
             dict(zip((node.name for node in nodes), tensors, strict=True)),
             kept if elsewhere else constants,
-            _outputs(program),
+            outputs,
             {side.name: name for side, name in zip(sides, how.sides or {}, strict=True)},
             device if elsewhere else None,
             _most(program),
@@ -83,8 +86,8 @@ def _captured(model: nn.Module, how: Arguments, attention: str) -> TensorGraph:
         weight_names=names_of,
         bound=tuple(sorted({**(how.fixed or {}), **(how.sides or {})})),
         invert=how.invert,
-        wrapped=wrapped,
         model=None if elsewhere else weakref.ref(model),
+        owned={key: path for key, path in paths.items() if own_tensor(model, path) is not None},
         example_sides=how.first(1).sides or {},
     )
     _check_independence(graph.bind(graph.example_sides), how.x)
@@ -170,6 +173,24 @@ def _outputs(program: ExportedProgram) -> tuple[fx.Node | None, ...]:
     return tuple(None if node is None else fronts.get(node, node) for node in made)
 
 
+def _logits(
+    program: ExportedProgram, source: fx.Node, outputs: tuple[fx.Node | None, ...], tensors: list[fx.Node]
+) -> fx.Node | None:
+    """Of the tensors that the model returns, one under the key ``logits``, else the first that has the batch."""
+    spec, batch = program.call_spec.out_spec, value(source).shape[0]  # type: ignore[attr-defined]
+    assert spec is not None
+    paths = [path for path, _ in pytree.tree_flatten_with_path(pytree.tree_unflatten(outputs, spec))[0]]
+
+    def rank(leaf: tuple[Any, fx.Node]) -> tuple[bool, bool]:
+        path, node = leaf
+        shape = value(node).shape  # type: ignore[attr-defined]
+        return bool(path) and key_name(path[-1]) == names.OUTPUT, bool(shape) and str(shape[0]) == str(batch)
+
+    usable = set(tensors) - {source}
+    leaves = [(path, node) for path, node in zip(paths, outputs, strict=True) if node in usable]
+    return max(leaves, key=rank)[1] if leaves else None  # type: ignore[arg-type,return-value]
+
+
 def _most(program: ExportedProgram) -> int | None:
     """The largest batch, where it is bounded."""
     ends = [end.upper for end in program.range_constraints.values() if end.upper.is_Integer]
@@ -195,10 +216,10 @@ def _differentiable(graph: fx.Graph, source: fx.Node) -> list[fx.Node]:
     return [node for node in tensors if node not in shown]
 
 
-def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node]) -> list[Node]:
+def _nodes(graph: fx.Graph, source: fx.Node, tensors: list[fx.Node], logits: fx.Node | None) -> list[Node]:
     batch = str(value(source).shape[0])  # type: ignore[attr-defined]
     channel = axes.infer(graph, source)
-    named = names.assign(tensors[1:], names.first_output(graph)) | {source: ("input", ())}
+    named = names.assign(tensors[1:], logits) | {source: ("input", ())}
     nodes = []
     for tensor in tensors:
         shape = axes.describe(value(tensor), batch)  # type: ignore[arg-type]
@@ -243,30 +264,28 @@ def _warn_of_random_numbers(graph: TensorGraph) -> None:
 
 def _check_independence(graph: TensorGraph, example: Tensor) -> None:
     """A sample's tensors must not depend on what else is in the batch: moments are sums over samples."""
-    last = next(
-        (name for name, node in reversed(list(graph.nodes.items())) if node.shape and node.shape[0] is None), "input"
-    )
-    if example.device.type == "meta" or last == "input":
+    last = graph.ends(name for name, node in graph.nodes.items() if node.shape[:1] == (None,) and 0 not in node.shape)
+    if example.device.type == "meta" or not last:
         return
     sample = example[:1].detach()
-    program = graph.program(("input",), (last,))
+    program = graph.program(("input",), last)
     try:
         with torch.no_grad():
-            (alone,), (together,) = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
-            again = alone
-            if any(is_random(node) for node in graph.exported.graph.nodes):
-                (again,) = program(sample)
+            alone, together = program(sample), program(torch.cat([sample, 0.7 * sample.flip(-1) + 0.3]))
+            random = any(is_random(node) for node in graph.exported.graph.nodes)
+            again = program(sample) if random else alone
     except Exception as error:  # an op that names a sample of the batch, say
         raise CaptureError(
             "a model that takes any number of samples",
-            f"{type(error).__name__} for one or two: {first_line(error)}",
-            "Look for sizes or indices along the batch axis that are fixed.",
+            f"{type(error.__cause__ or error).__name__} for one or two: {first_line(error.__cause__ or error)}",
+            "Look for sizes or indices along the batch axis that are fixed, and for ids that the model does not have.",
         ) from error
-    size = float(alone.abs().max())
-    close = torch.allclose(together[:1], alone, rtol=1e-2, atol=1e-3 * size)
-    if not close and torch.isfinite(alone).all() and torch.equal(alone, again):  # else it draws random numbers
-        raise CaptureError(
-            "a model whose samples do not influence each other",
-            f"{last!r} of one sample changes with the rest of its batch",
-            "Look for normalisation over the batch (batch norm without running statistics) or pooling across samples.",
-        )
+    for name, own, first, repeated in zip(last, alone, together, again, strict=True):
+        close = torch.allclose(first[:1], own, rtol=1e-2, atol=1e-3 * float(own.abs().max()))
+        if not close and torch.isfinite(own).all() and torch.equal(own, repeated):  # else it draws random numbers
+            raise CaptureError(
+                "a model whose samples do not influence each other",
+                f"{name!r} of one sample changes with the rest of its batch",
+                "Look for normalisation over the batch (batch norm without running statistics) or pooling across "
+                "samples.",
+            )

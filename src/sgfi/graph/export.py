@@ -29,6 +29,12 @@ MACHINERY = (
 LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
 BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)|size\(\)\[0\] != (\d{19})")
 """What torch.export says of a forward that takes another way from some batch size on; 2.6 does so of every slice."""
+UNTRACED = (
+    "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control flow or "
+    "shapes in that call, give further arguments of each sample by name, {name: tensor}, those of all samples with "
+    "bound={...} (they must broadcast over the batch), or capture the part of the model you need."
+)
+FIXED_BATCH = "Use x.shape[0] in place of len(x) and int(x.shape[0]), which are plain numbers. "
 aten = torch.ops.aten
 DROPOUTS = (aten.dropout.default, aten.feature_dropout.default, aten.alpha_dropout.default)
 _one_export = Lock()
@@ -59,10 +65,7 @@ def exported_program(
         raise CaptureError(
             "a model that torch.export can trace with a free batch size",
             f"{type(error).__name__} in {_failed_call(error)}: {first_line(error)}",
-            "Check that the example has a batch axis and the model is not compiled; rewrite data-dependent control "
-            "flow or shapes in that call, give further arguments of each sample by name, "
-            "{name: tensor}, those of all samples with bound={...} (they must broadcast over the batch), or capture "
-            "the part of the model you need.",
+            FIXED_BATCH * ("Constraints violated" in str(error)) + UNTRACED,
         ) from error
     if wrapped:
         _strip_prefix(program.graph, "model")

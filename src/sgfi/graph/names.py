@@ -3,7 +3,8 @@
 Canonical: the qualified path of the deepest module whose output the tensor is (``layer4.1.conv2``), else
 ``<module path>.<op>`` with ``_1``, ``_2``, ... on repeats (``layer4.1.add``), at top level just ``<op>``. A module
 called again: ``layer4.1.relu``, ``layer4.1.relu_1``. Aliases: every enclosing module that returns the same tensor,
-and the ``<module path>.<op>`` form; ``logits`` for the model's output.
+and the ``<module path>.<op>`` form; ``logits`` for the model's output, of several the one under that key, else the
+first that has the batch.
 """
 
 from __future__ import annotations
@@ -63,12 +64,6 @@ def outputs(tensors: Iterable[fx.Node]) -> dict[fx.Node, list[ModuleCall]]:
         if len(nodes) == 1:
             returned.setdefault(nodes[0], []).append(call)
     return {node: sorted(by, key=lambda call: call.path.count(".")) for node, by in returned.items()}
-
-
-def first_output(graph: fx.Graph) -> fx.Node | None:
-    """What the model returns, the first of several."""
-    (output,) = (node for node in graph.nodes if node.op == "output")
-    return next(iter(output.all_input_nodes), None)
 
 
 def assign(tensors: list[fx.Node], output: fx.Node | None = None) -> dict[fx.Node, tuple[str, tuple[str, ...]]]:

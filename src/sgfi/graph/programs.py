@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from sgfi.errors import QueryError
+from sgfi.errors import QueryError, first_line
 from sgfi.graph.attention import kernel
 from sgfi.graph.values import is_symbolic, value
 
@@ -91,6 +92,21 @@ def full_precision() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def indices_in_range(exported: Exported) -> Iterator[None]:
+    """Kernels complain of an index that a table does not have; where side inputs bring indices, so do we."""
+    try:
+        yield
+    except (IndexError, RuntimeError) as error:
+        if not exported.sides or not re.search("index.* out of (range|bounds)", str(error)):
+            raise
+        raise QueryError(
+            f"side inputs {list(exported.sides.values())} with indices that the model has",
+            first_line(error),
+            "Check token ids, positions and labels.",
+        ) from error
+
+
 class SideInputs:
     """Values of side inputs, by fx placeholder name: one sample's, which holds for any batch, or one of each sample."""
 
@@ -132,8 +148,9 @@ class Program:
         return Program(self._module, self._exported, self.reads, sides) if self.reads else self
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        inputs = tuple(own.contiguous() for own in inputs)  # a forward's own call of it is not traced
         self._exported.check_batch(len(inputs[0]))
-        with full_precision():
+        with full_precision(), indices_in_range(self._exported):
             if not self.reads:
                 return self._forward(*inputs)
             assert self._sides is not None

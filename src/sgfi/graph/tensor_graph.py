@@ -17,6 +17,7 @@ from sgfi.errors import PlanError, QueryError, did_you_mean
 from sgfi.graph.arguments import split_inputs
 from sgfi.graph.cache import Cache
 from sgfi.graph.programs import Exported, Program, Schedule, SideInputs, extract
+from sgfi.graph.raw import raw_bytes
 from sgfi.graph.segments import Segment, find_segment
 from sgfi.graph.values import parents
 
@@ -99,10 +100,10 @@ class TensorGraph:
     """Names of the forward arguments beside the inverted one: fixed at capture, or given with every sample."""
     invert: str = ""
     """The name of the inverted argument, where it was named."""
-    wrapped: bool = False
-    """Whether the names of weights begin with ``model.``, of a wrapper."""
     model: weakref.ref[torch.nn.Module] | None = field(repr=False, default=None)
     """The captured model, as long as it lives."""
+    owned: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """fx placeholder name -> where the model itself holds the tensor, of those that it holds."""
     cache: Cache = field(repr=False, default_factory=Cache)
     """Programs, schedules, segments and the fingerprint."""
     side_values: Mapping[str, Tensor] = field(repr=False, default_factory=dict)
@@ -142,7 +143,7 @@ class TensorGraph:
                 raise QueryError(
                     f"{name!r} of {own.dtype} (B, {', '.join(map(str, own.shape[1:]))})", got, "Capture fixes the rest."
                 )
-        new = {placeholders[name]: value.detach() for name, value in sides.items()}
+        new = {placeholders[name]: value.detach().clone() for name, value in sides.items()}
         return replace(self, side_values={**self.side_values, **new})
 
     @property
@@ -161,22 +162,21 @@ class TensorGraph:
     def check_weights(self) -> None:
         """The model must still hold the tensors that the graph reads; an error that names one that was exchanged."""
         model = self.model() if self.model is not None else None
-        for placeholder, held in self.constants.items() if model is not None else ():
-            name = self.weight_names[placeholder].removeprefix("model." if self.wrapped else "")
-            now = _attribute(model, name)
-            if isinstance(now, Tensor) and (now.data_ptr() != held.data_ptr() or now.shape != held.shape):
+        for placeholder, path in self.owned.items() if model is not None else ():
+            held, now = self.constants[placeholder], own_tensor(model, path)
+            if now is None or now.data_ptr() != held.data_ptr() or now.shape != held.shape:
                 raise QueryError(
                     "the weights that were captured",
-                    f"{name!r}, exchanged for another tensor since",
-                    "Capture the model again (a new parameter, .data = and .to() exchange tensors).",
+                    f"{path!r}, " + ("exchanged for another tensor since" if now is not None else "gone since"),
+                    "Capture the model again (new or wrapped layers, a new parameter, .data = and .to() do this).",
                 )
 
     def _digest(self) -> str:
         digest = hashlib.sha256()
         for placeholder in sorted(self.constants, key=lambda key: self.weight_names[key]):
-            tensor = self.constants[placeholder].detach().cpu().contiguous()
+            tensor = self.constants[placeholder]
             digest.update(f"{self.weight_names[placeholder]} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(_bytes(tensor))
+            digest.update(raw_bytes(tensor))
         return digest.hexdigest()
 
     @property
@@ -199,6 +199,13 @@ class TensorGraph:
     def ancestors(self, name: str) -> frozenset[str]:
         """Names of the tensors strictly upstream of ``name``."""
         return self._ancestors[self.nodes.canonical(name)]
+
+    def ends(self, among: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Of all tensors, or of some, the outputs and those that no other of them reads; never the input."""
+        names = list(self.nodes if among is None else among)
+        read = set().union(*(self.ancestors(name) for name in names))
+        outputs = {self.exported.names.get(node) for node in self.exported.outputs if node is not None}
+        return tuple(name for name in names if name != "input" and (name not in read or name in outputs))
 
     def parents(self, name: str) -> tuple[str, ...]:
         """Names of the nearest named tensors that ``name`` reads."""
@@ -254,19 +261,18 @@ class TensorGraph:
         return f"<TensorGraph {self.model_class} {len(self.nodes)} tensors>"
 
 
-def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())  # type: ignore[arg-type]
-
-
 def _checksum(tensor: Tensor) -> int:
     """Of the content; ten times as fast as a digest that one may not forge."""
-    return zlib.crc32(_bytes(tensor)) if tensor.numel() else 0
+    return zlib.crc32(raw_bytes(tensor)) if tensor.numel() else 0
 
 
-def _attribute(model: object, path: str) -> object:
+def own_tensor(model: object, path: str) -> Tensor | None:
+    """What a model holds under a qualified name; not what a property or a parametrization works out."""
     for name in path.split("."):
-        model = getattr(model, name, None)
-    return model
+        parts = vars(model) if isinstance(model, torch.nn.Module) else {}
+        registered = (parts.get(kind, {}) for kind in ("_modules", "_parameters", "_buffers"))
+        model = next((own[name] for own in registered if name in own), parts.get(name))
+    return model if isinstance(model, Tensor) else None
 
 
 def check_input(graph: TensorGraph, x: Tensor) -> None:

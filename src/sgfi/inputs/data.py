@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from sgfi.errors import DataError
+from sgfi.graph.raw import raw_bytes
 from sgfi.inputs.arrays import read_array, read_pictures
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing, pixels
@@ -70,7 +71,7 @@ class TensorBatches:
 
     def describe(self) -> dict[str, Any]:
         """For the manifest: how many inputs, and a digest that identifies the data set."""
-        digest = hashlib.sha256(self.inputs.contiguous().numpy().tobytes()).hexdigest()
+        digest = hashlib.sha256(raw_bytes(self.inputs)).hexdigest()
         return {"kind": self.kind, "inputs": len(self.inputs), "skipped": [], "digest": digest[:16]}
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from sgfi.boundaries import BoundaryDag, Plan
 from sgfi.derivatives import Linearisation, backpropagate
 from sgfi.errors import PlanError, QueryError
-from sgfi.graph import Node, TensorGraph, full_precision
+from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion.estimator import Inverse, checked_terminal, deviation, target_or_own
 from sgfi.inversion.query import Query
 from sgfi.inversion.selection import Selections
@@ -107,6 +107,7 @@ class MapFamily:
     @full_precision()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """``H_T``; of maps fitted on tangents ``H_T(x) - H_T(mean)``, what the target registered of ``x - mean``."""
+        check_input(self.graph, x)
         name, origin = self.node(target).name, self.origin
         if isinstance(origin, Tensor):
             return deviation(self.graph, name, x, origin)
@@ -141,7 +142,7 @@ class MapFamily:
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None = None, stage: str = "final"
     ) -> list[Inverse]:
         """Queries on one target, several stacked along a leading axis ``(Q, B, ...)``."""
-        self._check_weights()
+        self.check_weights()
         if any(query.also for query in queries):
             raise QueryError(
                 "a query about one tensor: maps are walked back from one target",
@@ -208,7 +209,8 @@ class MapFamily:
             within[child] = inside.reshape(axes) if len(queries) == 1 else inside.reshape(len(queries), *axes)
         return within
 
-    def _check_weights(self) -> None:
+    def check_weights(self) -> None:
+        """The graph must have the weights that the maps were fitted on, unless that was forced."""
         if not self.forced and self.graph.fingerprint != self.fingerprint:
             raise QueryError(
                 f"the weights the maps were fitted on, {self.fingerprint[:16]}...",

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sgfi.errors import QueryError
 from sgfi.graph import TensorGraph
+from sgfi.graph.raw import raw_bytes
 from sgfi.inversion.estimator import Estimator, Inverse
 
 AnyEstimator = TypeVar("AnyEstimator", bound=Estimator)
@@ -61,7 +62,7 @@ def samples_alike(graph: TensorGraph, x: Tensor, sides: Mapping[str, Tensor]) ->
             raise QueryError("as many side inputs as inputs", got, "Give one for each sample.")
     groups: dict[bytes, list[int]] = {}
     for index in range(len(x)):
-        key = b"".join(side[index].detach().cpu().contiguous().numpy().tobytes() for side in sides.values())
+        key = b"".join(raw_bytes(side[index]) for side in sides.values())
         groups.setdefault(key, []).append(index)
     return [torch.tensor(indices, device=graph.device) for indices in groups.values()]
 

@@ -83,7 +83,7 @@ class Jacobian:
         """(Q, m B, ...) -> (Q, B, ...)."""
         if len(weights) == 1:
             return stack
-        return torch.tensordot(weights, stack.unflatten(1, (len(weights), self.batch)), ([0], [1]))
+        return torch.tensordot(weights.to(stack), stack.unflatten(1, (len(weights), self.batch)), ([0], [1]))
 
     def _chunked(self, function: Callable[[Tensor], Tensor], stack: Tensor) -> Tensor:
         parts = stack.split(self.chunk) if len(stack) > self.chunk else (stack,)

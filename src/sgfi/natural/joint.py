@@ -66,9 +66,9 @@ class JointJacobian(Jacobian):
         return stack * torch.cat(factors, 1).to(stack)
 
     def parted(self, stack: Tensor) -> list[Tensor]:
-        """(..., B, numbers) -> (..., B, *target) of every tensor."""
-        pieces = stack.split([prod(shape) for shape in self.shapes], -1)
-        return [own.unflatten(-1, shape) if shape else own for own, shape in zip(pieces, self.shapes, strict=True)]
+        """(..., B, numbers) -> (..., B, *target) of every tensor, in its dtype."""
+        pieces = zip(stack.split([prod(shape) for shape in self.shapes], -1), self.local.outputs, strict=True)
+        return [own.to(like).unflatten(-1, like.shape[1:]) if like.dim() > 1 else own.to(like) for own, like in pieces]
 
 
 class JointProblem(Problem):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path, straight
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
-from sgfi.natural.recent import Recent, contents, revisions
+from sgfi.natural.recent import Recent, contents
 from sgfi.natural.reference import centred, registered
 from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import ROWS_MEMORY, Problem
@@ -152,6 +152,7 @@ class NaturalInverse:
     @full_precision()
     def state(self, x: Tensor, target: str | None = None) -> Tensor:
         """What the feature registered, ``J (x - mu)`` or ``H(x) - H(mu)``."""
+        check_input(self.graph, x)
         node = self.node(target)
         return torch.cat([self._registered(part, node) for _, part in self._parts(x, Query(node.name))])
 
@@ -180,14 +181,16 @@ class NaturalInverse:
         ``terminal`` replaces what the feature registered, before it is projected: (B, *target), or one for each query.
         ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
         """
+        rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
+        chosen = Selections.of(self._selection(query, x.device) for query in queries)
+        if terminal is not None:
+            dtype = reduce(torch.promote_types, [self.node(part.target).dtype for part in queries[0].parts])
+            like = x.new_empty(len(x), *chosen.masks.shape[1:], dtype=dtype)
+            terminal = checked_terminal(terminal, like, len(queries))
         if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
             return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
-        rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
-        chosen = Selections.of(self._selection(query, x.device) for query in queries)
         pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
-        if terminal is not None:
-            terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
         for start, part in self._parts(x, *queries):
             problem = self._problem_of(part, queries[0])
             if terminal is None:
@@ -203,8 +206,8 @@ class NaturalInverse:
             for number, (solution, share) in enumerate(solved):
                 states = problem.jacobian.parted(problem.jacobian.scaled(targets[number], 0.5))
                 pieces[number].append((states, solution, share))
-        kept = x.clone()  # shares are worked out when they are asked for; the caller may write to x before
-        return [self._answer(kept, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
+        kept, weights = x.clone(), self.graph.fingerprint  # shares are worked out when they are asked for, at these
+        return [self._answer(kept, weights, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -254,6 +257,7 @@ class NaturalInverse:
     def _answer(
         self,
         x: Tensor,
+        weights: str,
         query: Query,
         stage: str,
         pieces: Sequence[tuple[list[Tensor], Solution, Shares | None]],
@@ -271,6 +275,9 @@ class NaturalInverse:
 
         @cache
         def measured() -> Shares:
+            if known is None and self.graph.fingerprint != weights:
+                todo = "Read .share before they change, or ask again."
+                raise QueryError("the weights that this answer is of", "weights changed since this answer", todo)
             return known or self._shares(x, query, exact)
 
         return NaturalAnswer(
@@ -337,8 +344,7 @@ class NaturalInverse:
         if self.recent is None:
             return make()
         settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.usual, self.solver)
-        weights = revisions(self.graph.constants.values())
-        return self.recent.get((what, contents(x), node.name, settings, weights), make, size)
+        return self.recent.get((what, contents(x), node.name, settings, self.graph.fingerprint), make, size)
 
     def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
         """t before masking: ``J (x - mu)``, ``H(x) - H(mu)`` or ``H(x)`` less its mean, (B, *target)."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from torch import Tensor
+
+from sgfi.graph.raw import raw_bytes
 
 BYTES = 2**30
 """Of activations that are kept."""
@@ -36,12 +38,6 @@ class Recent:
         return self._kept[key][0]
 
 
-def revisions(tensors: Iterable[Tensor]) -> Hashable:
-    """Changes where one of the tensors is exchanged or written in place; of tensors that count no writes, the place."""
-    return tuple((own.data_ptr(), 0 if own.is_inference() else own._version) for own in tensors)
-
-
 def contents(x: Tensor) -> Hashable:
     """A name for a tensor's numbers."""
-    data = x.detach().cpu().contiguous()
-    return tuple(x.shape), x.dtype, str(x.device), hashlib.sha256(data.numpy().tobytes()).digest()
+    return tuple(x.shape), x.dtype, str(x.device), hashlib.sha256(raw_bytes(x)).digest()

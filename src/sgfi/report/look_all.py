@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from sgfi.errors import DataError, StoreError, first_line
 from sgfi.graph import check_input
+from sgfi.graph.raw import raw_bytes
 from sgfi.inputs.data import SkippedFile, Source, image_preparation, open_source, read_image, shown
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.models import load_model
@@ -177,7 +178,7 @@ def _identity(query: Query) -> str:
 
 
 def _digest(tensor: Tensor) -> str:
-    return hashlib.sha256(tensor.detach().cpu().contiguous().numpy().tobytes()).hexdigest()[:16]
+    return hashlib.sha256(raw_bytes(tensor)).hexdigest()[:16]
 
 
 def look_at_all(

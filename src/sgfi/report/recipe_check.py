@@ -14,7 +14,7 @@ import sgfi
 from sgfi.boundaries.recipes import RECIPES, RecipeBoundaries, recipe_boundaries
 from sgfi.boundaries.structure import Structure
 from sgfi.derivatives import Linearisation, check_graph
-from sgfi.derivatives.check import chosen, ends
+from sgfi.derivatives.check import chosen
 from sgfi.errors import SgfiError
 from sgfi.graph.arguments import Arguments
 from sgfi.inputs.loaded import LoadedModel
@@ -91,7 +91,7 @@ def _tested(name: str, run: Callable[[], tuple[bool, str]]) -> SelfTest:
 
 def _derivatives(loaded: LoadedModel, graph: sgfi.TensorGraph) -> tuple[bool, str]:
     check_graph(graph, loaded.model, Arguments(loaded.example))
-    return True, f"{len(chosen(graph, ends(graph)))} kinds of op"
+    return True, f"{len(chosen(graph, graph.ends()))} kinds of op"
 
 
 def _frontier(plan: sgfi.Plan, x: Tensor, around: list[str]) -> tuple[bool, str]:

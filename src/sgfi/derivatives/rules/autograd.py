@@ -26,10 +26,17 @@ _forward_mode_lock = Lock()
 def derive(call: OpCall, active: Callable[[fx.Node], bool], item: int | None = None) -> OpDerivative:
     """The derivative of an op, or of one of its outputs, with respect to the active tensors it reads."""
     arguments = call.arguments(active)
-    nodes = tuple(arguments.values())
+    derivative = _derived(call, tuple(arguments), tuple(arguments.values()), item)
+    out = call.out if item is None else call.out[item]
+    return derivative.between([call.at(argument).dtype for argument in arguments], out.dtype)
+
+
+def _derived(
+    call: OpCall, arguments: tuple[Argument, ...], nodes: tuple[fx.Node, ...], item: int | None
+) -> OpDerivative:
     rule = Rule() if call.is_complex else RULES.usable(call.name) or Rule()
     if rule.joint is not None:
-        derivative = _by_rule(call, OpDerivative, rule.joint, tuple(arguments), nodes)
+        derivative = _by_rule(call, OpDerivative, rule.joint, arguments, nodes)
         if derivative is not None:
             return derivative
     linears: list[Linear | None] = []

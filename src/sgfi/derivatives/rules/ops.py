@@ -58,6 +58,21 @@ class OpDerivative(NamedTuple):
 
         return cls(inputs, push, pull)
 
+    def between(self, before: Sequence[torch.dtype], after: torch.dtype) -> OpDerivative:
+        """With tangents in the output's dtype and cotangents in that of each input, as an op that promotes needs."""
+        if all(dtype == after for dtype in before):
+            return self
+
+        def push(tangents: Sequence[Tensor | None]) -> Tensor | None:
+            pushed = self.push(tangents)
+            return None if pushed is None else pushed.to(after)
+
+        def pull(cotangent: Tensor, wanted: Sequence[bool]) -> list[Tensor | None]:
+            parts = self.pull(cotangent, wanted)
+            return [None if part is None else part.to(dtype) for part, dtype in zip(parts, before, strict=True)]
+
+        return OpDerivative(self.inputs, push, pull)
+
 
 class OpCall:
     """One op of the graph with the values it reads; ``out`` is computed on first use."""
