@@ -169,11 +169,20 @@ class NaturalInverse:
         """Queries on one target share its forward pass and derivatives.
 
         ``terminal`` replaces what the feature registered, before it is projected: (B, *target), or one for each query.
-        ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
+        ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``. A system that
+        is left unsolved is warned of, :class:`NotConverged`.
         """
+        answers = self._answers(x, queries, terminal, stage)
+        residuals = torch.stack([answer.residual for answer in answers])  # type: ignore[misc]
+        self.solver.check(residuals, f"{len(queries)} queries" if len(queries) > 1 else str(queries[0]))
+        return answers
+
+    def _answers(
+        self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None, stage: str = "final"
+    ) -> list[NaturalAnswer]:
         if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
-            return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
+            return [self._answers(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
         rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
         chosen = Selections.of(self._selection(query, x.device) for query in queries)
         pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
@@ -213,12 +222,14 @@ class NaturalInverse:
                 raise QueryError(what, repr(number), "Give a whole number.")
         if corrections and len(checked_query(query).parts) > 1:
             raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
-        (value,) = (answer.value for answer in self.answer(x, [checked_query(query)]))
-        chosen, drawn = self._selection(query, x.device), []
+        (answer,) = self._answers(x, [checked_query(query)], None)
+        chosen, drawn, residuals = self._selection(query, x.device), [], [answer.residual]
         for start, part in self._parts(x, query):
             problem = self._problem_of(part, query)
             draws, explained = perturbations(problem, chosen, count, seed)
-            drawn.append(value[start : start + len(part)] + draws - explained)
+            residuals.append(explained.residual.flatten())
+            drawn.append(answer.value[start : start + len(part)] + draws - explained.value)
+        self.solver.check(torch.cat(residuals), f"samples of {query}")  # type: ignore[arg-type]
         drawn_inputs = self.prior.mean_like(x) + torch.cat(drawn, 1)
         for _ in range(corrections):
             drawn_inputs = self._corrected(x, query, drawn_inputs)
@@ -237,7 +248,7 @@ class NaturalInverse:
         def missed(inputs: Tensor) -> Tensor:
             return torch.cat([wanted - program(part)[0] for part in inputs.split(len(x))])
 
-        (step,) = here.answer(flat, [query], terminal=missed(flat))
+        (step,) = here._answers(flat, [query], missed(flat))  # a step that is not solved is one of those tried
         tried = torch.stack([flat + part * step.value for part in (0.0, *CORRECTION_PARTS)])
         lengths = torch.stack([selection.select(missed(each)).flatten(1).norm(dim=1) for each in tried])
         return tried[lengths.argmin(0), torch.arange(len(flat))].unflatten(0, drawn_inputs.shape[:2])
