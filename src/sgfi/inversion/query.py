@@ -335,7 +335,9 @@ def checked_query(query: Any) -> Query:
 
 
 def common_target(graph: TensorGraph, queries: Sequence[Query]) -> str:
-    """The canonical name of the one target that all queries ask about."""
+    """The canonical name of the one target that all queries ask about; a group asks about several."""
+    for query in queries:
+        query._check_single()
     targets = {graph.nodes.canonical(query.target) for query in queries if query.target}
     if len(targets) != 1 or not all(query.target for query in queries):
         raise QueryError("queries that name one target", f"{len(targets)} targets", "Group them by target.")
