@@ -22,7 +22,7 @@ from sgfi.evaluation.representation import target_state
 from sgfi.evaluation.rows import Rows, partner
 from sgfi.evaluation.stacks import TINY, lengths, noise, scaled
 from sgfi.graph import Node
-from sgfi.inversion import STAGES, Estimator, MapFamily, Query, invert, sweep
+from sgfi.inversion import STAGES, Estimator, MapFamily, Query, along_channels, invert, sweep
 
 INTERPOLATION = tuple(i / 10 for i in range(11))
 NOISE = (0.01, 0.03, 0.1)
@@ -223,7 +223,7 @@ def _dropped(node: Node, state: Tensor, share: float, seed: int) -> Tensor:
     order = torch.randperm(node.channels, generator=torch.Generator().manual_seed(seed))
     kept = torch.ones(node.channels, dtype=state.dtype, device=state.device)
     kept[order[: round(share * node.channels)]] = 0
-    return state * kept.reshape([-1 if axis == node.channel_axis else 1 for axis in range(state.dim())])
+    return state * along_channels(kept, node.channel_axis, state.dim())
 
 
 def _share(estimate: Tensor, truth: Tensor) -> Tensor:

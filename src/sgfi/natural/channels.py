@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import DataError, whole
+from sgfi.inversion import along_channels
 from sgfi.natural.covariance import Prior, scalar
 from sgfi.natural.moments import Moments, floor
 
@@ -98,8 +99,7 @@ class ChannelPrior(Prior):
 
     def _spread(self, numbers: Tensor) -> Tensor:
         """(D,) at every position."""
-        axes = [-1 if axis == self.channel_axis else 1 for axis in range(1, 1 + len(self.shape))]
-        return numbers.reshape(axes).expand(self.shape)
+        return along_channels(numbers, self.channel_axis, 1 + len(self.shape))[0].expand(self.shape)
 
     def _multiplied(self, tensor: Tensor, name: str) -> Tensor:
         self._check_shape(tensor)

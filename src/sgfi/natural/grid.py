@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import DataError, whole
+from sgfi.inversion import along_channels
 from sgfi.natural import cosine
 from sgfi.natural.covariance import Prior, scalar
 from sgfi.natural.moments import Moments, floor
@@ -47,8 +48,7 @@ class GridPrior(Prior):
 
     @cached_property
     def mean(self) -> Tensor:  # type: ignore[override]
-        axes = [-1 if axis == self.channel_axis else 1 for axis in range(1, 1 + len(self.shape))]
-        return self.colour.reshape(axes).expand(self.shape)
+        return along_channels(self.colour, self.channel_axis, 1 + len(self.shape))[0].expand(self.shape)
 
     @cached_property
     def covariances(self) -> Tensor:
