@@ -44,10 +44,21 @@ def test_corrections_bring_the_feature_back() -> None:
     assert metamers(lens, x, query, 4, corrections=4).others.min() > 0.05
 
 
+def test_of_a_whole_tensor_there_is_no_rest_to_compare_with() -> None:
+    lens, x = _linear(1.0)
+    for query in (Query("fc"), Query("fc", directions=torch.linalg.qr(torch.randn(6, 6))[0])):
+        changed = metamers(lens, x, query, 2)
+        assert changed.spared.isnan().all() and changed.others.isnan().all() and changed.own.isfinite().all()
+
+
 def test_misuse_is_named() -> None:
     lens, x = _linear(1.0)
+    for inputs, query, words in [(None, Query("fc"), "a tensor"), (x, "fc:1", "sgfi.Query")]:
+        with pytest.raises(SgfiError, match=words):
+            metamers(lens, inputs, query)  # type: ignore[arg-type]
     for arguments, words in [
         ({"size": 0.0}, "size"),
+        ({"size": "a"}, "size"),
         ({"count": 0}, "one sample"),
         ({"corrections": -1}, "corrections"),
     ]:

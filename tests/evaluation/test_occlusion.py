@@ -48,6 +48,25 @@ def test_queries_of_several_targets_keep_their_order() -> None:
         together.agreement([x])
 
 
+@pytest.mark.parametrize(
+    ("x", "queries", "size", "words"),
+    [
+        (torch.randn(1, 5).double(), QUERIES, 5, "dtype"),
+        (torch.randn(1, 4), QUERIES, 5, "shape"),
+        (None, QUERIES, 5, "a tensor"),
+        (torch.full((1, 5), torch.nan), QUERIES, 5, "finite"),
+        (torch.randn(1, 5), ["fc:1"], 5, "sgfi.Query"),
+        (torch.randn(1, 5), QUERIES, 6, "a prior of inputs"),
+        (torch.randn(1, 5), [], 5, "queries that name"),
+        (torch.randn(1, 5), [sgfi.Query("fc") + sgfi.Query("input")], 5, "one tensor"),
+    ],
+)
+def test_misuse_is_named(x: object, queries: list, size: int, words: str) -> None:
+    graph = sgfi.capture(Line(torch.randn(3, 5)).float().eval(), torch.randn(2, 5))
+    with pytest.raises(QueryError, match=words):
+        occlusion(graph, x, queries, flat(torch.zeros(1, size)))  # type: ignore[arg-type]
+
+
 def test_a_feature_of_tokens_deviates_from_the_mean_state_over_the_prior() -> None:
     _, graph, x, prior = setting()
     x, covered = x[:1], x[:1].repeat(x.shape[1], 1, 1)

@@ -11,8 +11,10 @@ import sgfi
 from sgfi.errors import QueryError
 from sgfi.evaluation.selectivity import compare, likeness, selectivity
 from sgfi.spectral import WienerMap
+from tests.analytic import tiny
 from tests.estimators import Backpropagation
 from tests.evaluation.known import orthogonal_family, signs, square_family
+from tests.natural.dense import lens_of
 
 
 def batch() -> torch.Tensor:
@@ -55,6 +57,13 @@ def test_selectivity_takes_any_estimator() -> None:
 def test_one_query_cannot_be_compared() -> None:
     with pytest.raises(QueryError, match="two queries"):
         compare(orthogonal_family(), batch(), [sgfi.Query(channels=[0])])
+
+
+def test_a_group_of_tensors_is_not_judged_by_its_first() -> None:
+    lens, x = lens_of("chain"), tiny("chain").inputs(2, seed=3)
+    group = sgfi.Query("conv3", [0]) + sgfi.Query("act1", [0])
+    with pytest.raises(QueryError, match="a query about one tensor"):
+        compare(lens, x, [group, sgfi.Query("conv3", [1])])
 
 
 def test_pictures_that_are_zero_are_alike_to_nothing() -> None:

@@ -110,6 +110,12 @@ def test_undefined_values_are_refused(bad: list[float]) -> None:
         bootstrap(bad)
 
 
+@pytest.mark.parametrize("options", [{"level": 95}, {"level": 0}, {"level": "high"}, {"resamples": 0}])
+def test_levels_and_resamples_are_checked(options: dict) -> None:
+    with pytest.raises(DataError, match=r"a level between 0 and 1|resamples"):
+        bootstrap([1.0, 2.0, 3.0], **options)
+
+
 def test_unpaired_sides_are_refused() -> None:
     with pytest.raises(DataError):
         contrast([1.0, 2.0], [1.0])

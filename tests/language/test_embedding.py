@@ -14,9 +14,15 @@ from sgfi.cli.app import app
 from sgfi.errors import CaptureError
 from sgfi.inputs import load_model
 from sgfi.inputs.data import open_data
-from sgfi.language import embedding_model
+from sgfi.language import EncoderModel, embedding_model
 
 transformers = pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("pooling", ["max", "CLS", 1])
+def test_a_pooling_that_is_none_is_refused(pooling: object) -> None:
+    with pytest.raises(CaptureError, match="a pooling among"):
+        EncoderModel(nn.Identity(), pooling)  # type: ignore[arg-type]
 
 
 def test_from_embeddings_as_from_tokens(folder: Path) -> None:

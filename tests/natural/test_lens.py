@@ -11,13 +11,14 @@ from torch import Tensor, nn
 import sgfi
 from sgfi.errors import QueryError, SgfiError
 from sgfi.evaluation.trust import trust
+from sgfi.figures.answers import opacity_of
 from sgfi.inversion import Query
 from sgfi.natural import lens as module
 from sgfi.natural import solution
 from sgfi.natural.grid import GridPrior
 from sgfi.natural.lens import NaturalInverse, natural
 from sgfi.natural.path import Path
-from sgfi.natural.solution import Solver
+from sgfi.natural.solution import NotConverged, Solver
 from tests.analytic import captured, tiny
 from tests.natural.dense import QUERIES, TIGHT, Dense, dense_of, fitted_prior, lens_of, query_of
 from tests.oracle import evaluate
@@ -182,6 +183,36 @@ def test_a_state_is_of_inputs_of_the_model() -> None:
     x, lens = tiny("chain").inputs(2, seed=3), lens_of("chain")
     with pytest.raises(QueryError, match=r"dtype torch\.float64; got torch\.float32"):
         lens.state(x.float())
+
+
+def test_a_system_that_is_left_unsolved_is_warned_of() -> None:
+    x, query = tiny("chain").inputs(2, seed=3), query_of("chain", 0)
+    short, solved = (lens_of("chain", ridge=1e-4, solver=Solver(steps, exact_up_to=0)) for steps in (1, 400))
+    with pytest.warns(NotConverged, match=r"residual of at most 0\.05 for conv3; got .* after 1 steps.*Solver\(steps="):
+        (answer,) = short.answer(x, [query])
+    with pytest.warns(NotConverged, match="2 queries"):
+        short.answer(x, [query, query_of("chain", 1)])
+    with pytest.warns(NotConverged, match="samples"):
+        short.samples(x, query, 2)
+    assert answer.residual.max() > 0.1 and f"residual {float(answer.residual.max()):.2g}" in repr(answer)
+    assert "residual" in repr(solved.answer(x, [query])[0]) and solved.samples(x, query, 2).isfinite().all()
+    assert "residual" not in repr(lens_of("chain").answer(x, [query_of("chain", 3)])[0])  # solved exactly
+    assert short.answer(x, [query], stage="first")[0].residual.isnan().all()
+
+
+def test_a_share_is_estimated_from_solved_draws_or_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHARE_EXACT", 0)
+    x, query = tiny("chain").inputs(2, seed=3), query_of("chain", 0)
+    known = lens_of("chain", ridge=1e-4, solver=Solver(400, 1e-6, exact_up_to=0)).answer(x, [query])[0]
+    short = lens_of("chain", ridge=1e-4, solver=Solver(1, exact_up_to=0))
+    with pytest.warns(NotConverged):
+        one_step = short.answer(x, [query])[0]
+    torch.testing.assert_close(one_step.share, known.share, rtol=0, atol=0.05)
+    monkeypatch.setattr(Solver, "steps", 1)
+    with pytest.warns(NotConverged):
+        unsolved = short.answer(x, [query])[0]
+    assert unsolved.share.isnan().all() and unsolved.detail_share.isnan().all()
+    assert opacity_of(unsolved) == (None, None)
 
 
 def test_runs_repeat_and_leave_the_random_state_alone() -> None:

@@ -12,13 +12,21 @@ def _samples(count: int = 40, width: int = 6) -> torch.Tensor:
     return torch.randn(count, width, dtype=torch.float64) @ torch.randn(width, width, dtype=torch.float64) + 3
 
 
-def test_ledoit_wolf_is_scikit_learns() -> None:
+def test_ledoit_wolf_in_units_of_each_deviation_is_scikit_learns() -> None:
     covariance = pytest.importorskip("sklearn.covariance")
     x = _samples()
-    ours = Moments.of(x.unsqueeze(0)).centred().shrunk()[0]
-    torch.testing.assert_close(ours, torch.as_tensor(covariance.ledoit_wolf(x.numpy())[0]), rtol=1e-10, atol=1e-12)
-    about_zero = torch.as_tensor(covariance.ledoit_wolf(x.numpy(), assume_centered=True)[0])
-    torch.testing.assert_close(Moments.of(x.unsqueeze(0)).shrunk()[0], about_zero, rtol=1e-10, atol=1e-12)
+    for zero, moments in ((False, Moments.of(x.unsqueeze(0)).centred()), (True, Moments.of(x.unsqueeze(0)))):
+        deviation = x.square().mean(0).sqrt() if zero else x.std(0, correction=0)
+        theirs = torch.as_tensor(covariance.ledoit_wolf((x / deviation).numpy(), assume_centered=zero)[0])
+        expected = theirs * torch.outer(deviation, deviation)
+        torch.testing.assert_close(moments.shrunk()[0], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_change_of_units_changes_the_units_of_the_covariance_alone() -> None:
+    x, units = _samples(10), torch.logspace(-4, 4, 6, dtype=torch.float64)
+    plain, scaled = (Moments.of(own.unsqueeze(0)).centred().shrunk()[0] for own in (x, x * units))
+    torch.testing.assert_close(scaled / torch.outer(units, units), plain, rtol=1e-9, atol=0)
+    torch.testing.assert_close(plain.diagonal(), x.var(0, correction=0), rtol=1e-9, atol=0)
 
 
 def test_moments_of_parts_merge_to_those_of_the_whole() -> None:
@@ -28,14 +36,6 @@ def test_moments_of_parts_merge_to_those_of_the_whole() -> None:
     whole = Moments.of(x.unsqueeze(0))
     for name in ("count", "first", "second", "third", "fourth"):
         torch.testing.assert_close(getattr(merged, name), getattr(whole, name), rtol=1e-12, atol=0)
-
-
-def test_pooled_groups_are_the_moments_of_their_samples() -> None:
-    groups = torch.randn(3, 8, 4, dtype=torch.float64)
-    pooled = Moments.of(groups).pooled(torch.tensor([0, 1, 0]), 2)
-    alone = Moments.of(torch.cat([groups[0], groups[2]]).unsqueeze(0))
-    torch.testing.assert_close(pooled.second[0], alone.second[0])
-    torch.testing.assert_close(pooled.fourth[:1], alone.fourth)
 
 
 def test_two_samples_of_many_numbers_still_give_a_definite_matrix() -> None:

@@ -138,6 +138,29 @@ def test_statistics_of_the_samples_come_back() -> None:
     torch.testing.assert_close(again.variance.sum(), known.variance.sum(), rtol=0.05, atol=0)
 
 
+@pytest.mark.parametrize("shape", [(300, 3), (60, 5, 3), (60, 3, 5, 6)])
+def test_channels_may_have_units_of_their_own(shape: tuple[int, ...]) -> None:
+    """Years, a share and an income in one input: each keeps its deviation; a change of units changes nothing else."""
+    x, axis = torch.randn(shape, dtype=torch.float64), prior([torch.randn(shape)]).channel_axis
+    units = torch.tensor([1.0, 100.0, 1e4], dtype=torch.float64)
+    units = units.reshape([3 if own == axis else 1 for own in range(1, len(shape))])
+    plain, scaled = prior([x]), prior([x * units + units])
+    deviation = scaled.variance.sqrt() / units
+    torch.testing.assert_close(deviation, torch.ones(shape[1:], dtype=torch.float64), rtol=0.25, atol=0)
+    changes = torch.randn(4, *shape[1:], dtype=torch.float64)
+    torch.testing.assert_close(scaled(changes / units) / units, plain(changes), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(300, 3), (60, 5, 3), (60, 3, 5, 6)])
+def test_a_constant_channel_hardly_moves(shape: tuple[int, ...]) -> None:
+    x, axis = torch.randn(shape), prior([torch.randn(shape)]).channel_axis
+    x.select(axis, 1).fill_(0.1)
+    fitted = prior([x])
+    first, constant, last = fitted.variance.sqrt().unbind(axis - 1)
+    assert constant.max() < 3e-3 and min(first.min(), last.min()) > 0.8
+    assert fitted.energy(fitted.draw(2, fitted.mean)).isfinite().all()
+
+
 def test_batches_may_be_ragged_one_shot_and_labelled() -> None:
     x = _grids()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -217,6 +217,49 @@ def test_a_family_that_was_published_again_is_fetched_again(server: Server, tmp_
     again = publish(family(), tmp_path / "again", LICENCES, precision="half")
     server.content.update({f"maps/{file.name}": file.read_bytes() for file in again.iterdir()})
     assert sgfi.from_pretrained(address, captured("chain"), cache=tmp_path).precision == "half"
+
+
+def flip(file: Path) -> None:
+    body = bytearray(file.read_bytes())
+    body[-1] ^= 1
+    file.write_bytes(bytes(body))
+
+
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+@pytest.mark.parametrize("pattern", ["*.safetensors", "manifest.json"])
+def test_a_damaged_cache_is_fetched_again(
+    damage: Callable[[Path], None], pattern: str, server: Server, tmp_path: Path
+) -> None:
+    address = f"{server.address}/maps"
+    damage(min(pull(address, cache=tmp_path).glob(pattern)))
+    check_same(sgfi.from_pretrained(address, captured("chain"), cache=tmp_path))
+    server.asked.clear()
+    pull(address, cache=tmp_path)
+    assert server.files() == ["manifest.json"]
+
+
+@pytest.mark.parametrize(
+    "address", ["https://exa mple.com/x", "http://[bad", "http://example.com:port/x", "http://a/\xe9"]
+)
+def test_what_is_no_address_is_named(address: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="expected an address"):
+        pull(address, cache=tmp_path)
+
+
+class CutHandler(Handler):
+    """Announces a chunk that does not come."""
+
+    def get(self) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"ff\r\nhalf")
+        self.close_connection = True
+
+
+def test_a_reply_that_is_cut_short_is_no_answer(tmp_path: Path) -> None:
+    with serving(CutHandler, {}) as cut, pytest.raises(StoreError, match="no answer"):
+        pull(f"{cut.address}/maps", cache=tmp_path)
 
 
 def changed(files: Files, **changes: object) -> bytes:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sgfi.decisions.readout import Split, margin
 from sgfi.errors import QueryError, did_you_mean
 from sgfi.graph import Node
-from sgfi.inversion import Query
+from sgfi.inversion import Query, along_channels
 from sgfi.inversion.query import Coord
 
 PROTOCOLS = ("mean", "zero")
@@ -149,7 +149,7 @@ def intervened(
         axis = channel_axis % output.dim()
         coords = tuple(dim for dim in range(1, output.dim()) if dim != axis)
         node = Node(module, (None, *output.shape[1:]), "", module, axis, coords, output.dtype)
-        shaped = _along(value, node) if isinstance(value, Tensor) and value.dim() == 1 else value
+        shaped = along_channels(value, axis, output.dim()) if isinstance(value, Tensor) and value.dim() == 1 else value
         filled = torch.as_tensor(shaped, dtype=output.dtype, device=output.device)
         return torch.where(_mask(node, edit, output), filled, output)
 
@@ -164,18 +164,13 @@ def _mask(node: Node, edit: Edit, state: Tensor) -> Tensor:
     return Query(node.name, edit.channels, edit.coords).mask(node, state.device)
 
 
-def _along(value: Tensor, node: Node) -> Tensor:
-    """(C,) laid along the channel axis."""
-    return value.reshape([-1 if axis == node.channel_axis else 1 for axis in range(len(node.shape))])
-
-
 def _replacement(split: Split, value: Tensor | float) -> Tensor:
     state, node = split.state, split.node
     if not isinstance(value, Tensor):
         return state.new_tensor(float(value))
     value = value.to(state)
     if value.dim() == 1 and len(value) == node.channels:
-        return _along(value, node)
+        return along_channels(value, node.channel_axis, state.dim())
     try:
         return value.expand_as(state)
     except RuntimeError as error:

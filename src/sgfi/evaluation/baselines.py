@@ -11,6 +11,7 @@ from torch import Tensor
 from sgfi.boundaries import Boundary, Plan
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
+from sgfi.evaluation.stacks import scaled
 from sgfi.inversion import MapFamily
 from sgfi.inversion.update import Maps, Seed, mean_seed, walk
 from sgfi.settings import JsonSettings
@@ -103,7 +104,7 @@ def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
 SEEDS: Mapping[str, Seed] = {
     "mean": mean_seed,
     "constant": lambda state, boundary: state,
-    "unit energy": lambda state, boundary: state / _length(state),
+    "unit energy": lambda state, boundary: scaled(state, state.new_ones(len(state))),
     "uniform": lambda state, boundary: torch.ones_like(state) / boundary.channels,
 }
 """Seeds that need to know nothing else; ``mean`` is the method's own (eq:mean_seed)."""
@@ -150,10 +151,6 @@ def _inverse_root(moment: Tensor, whitened: bool) -> Tensor:
 def _rows(state: Tensor, boundary: Boundary) -> Tensor:
     """Channels last."""
     return state.movedim(boundary.basis.channel_axis, -1)
-
-
-def _length(state: Tensor) -> Tensor:
-    return state.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1))
 
 
 @torch.no_grad()

@@ -20,8 +20,9 @@ from sgfi.evaluation.metrics import pixel_cosine, relative_error
 from sgfi.evaluation.paths import trace
 from sgfi.evaluation.representation import target_state
 from sgfi.evaluation.rows import Rows, partner
+from sgfi.evaluation.stacks import TINY, lengths, noise, scaled
 from sgfi.graph import Node
-from sgfi.inversion import STAGES, Estimator, MapFamily, Query, invert, sweep
+from sgfi.inversion import STAGES, Estimator, MapFamily, Query, along_channels, invert, sweep
 
 INTERPOLATION = tuple(i / 10 for i in range(11))
 NOISE = (0.01, 0.03, 0.1)
@@ -51,8 +52,7 @@ def zero(estimator: Estimator, x: Tensor) -> Rows:
     """A target of zero: the length of the output over that of the ordinary inverse. Exactly 0 by construction."""
     own, state = _inverse_and_state(estimator, x)
     blank = invert(estimator, x, terminal=torch.zeros_like(state)).value
-    size = own.flatten(1).norm(dim=1)
-    return {"zero": {"norm_ratio": blank.flatten(1).norm(dim=1) / size.clamp_min(torch.finfo(size.dtype).tiny)}}
+    return {"zero": {"norm_ratio": lengths(blank, 1) / lengths(own, 1).clamp_min(TINY)}}
 
 
 def shuffles(estimator: Estimator, x: Tensor) -> Rows:
@@ -207,10 +207,7 @@ def perturbations(estimator: Estimator, x: Tensor, seed: int = 0) -> Rows:
 
 def _noise(x: Tensor, level: float, seed: int) -> Tensor:
     """Gaussian noise whose length is ``level`` times that of each row."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
-    sizes = [side.flatten(1).norm(dim=1).reshape(-1, *[1] * (x.dim() - 1)) for side in (x, drawn)]
-    return level * drawn * sizes[0] / sizes[1]
+    return scaled(noise(x, seed), level * lengths(x, 1))
 
 
 def _quantised(state: Tensor, bits: int) -> Tensor:
@@ -226,10 +223,10 @@ def _dropped(node: Node, state: Tensor, share: float, seed: int) -> Tensor:
     order = torch.randperm(node.channels, generator=torch.Generator().manual_seed(seed))
     kept = torch.ones(node.channels, dtype=state.dtype, device=state.device)
     kept[order[: round(share * node.channels)]] = 0
-    return state * kept.reshape([-1 if axis == node.channel_axis else 1 for axis in range(state.dim())])
+    return state * along_channels(kept, node.channel_axis, state.dim())
 
 
 def _share(estimate: Tensor, truth: Tensor) -> Tensor:
     """Relative error, and plain length where the truth is zero."""
-    size = truth.flatten(1).norm(dim=1)
-    return (estimate - truth).flatten(1).norm(dim=1) / torch.where(size > 0, size, torch.ones_like(size))
+    size = lengths(truth, 1)
+    return lengths(estimate - truth, 1) / torch.where(size > 0, size, torch.ones_like(size))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
-from sgfi.evaluation.stacks import TINY, lengths, state
+from sgfi.evaluation.stacks import TINY, checked_queries, lengths, scaled, state
 from sgfi.inversion import Query, Selection
 from sgfi.natural import NaturalInverse, reference_state
 
@@ -29,7 +29,7 @@ class Metamers:
     own: Tensor
     """Of the queried feature, relative to its deviation ``H(x) - H(mu)``."""
     others: Tensor
-    """Of the rest of the tensor, relative to its own deviation."""
+    """Of the rest of the tensor, relative to its own deviation; NaN where the whole tensor is asked for."""
     control_own: Tensor
     control_others: Tensor
     length: Tensor
@@ -37,7 +37,8 @@ class Metamers:
 
     @property
     def spared(self) -> Tensor:
-        """(count, B) how much less the feature changes than the rest, over the same of the control: 1 by chance."""
+        """(count, B) how much less the feature changes than the rest, over the same of the control: 1 by chance,
+        NaN where there is no rest."""
         sample = self.own / self.others.clamp_min(TINY)
         return sample / (self.control_own / self.control_others.clamp_min(TINY)).clamp_min(TINY)
 
@@ -58,16 +59,17 @@ def metamers(
     Samples hold to first order, and a whole change is as large as the difference of two inputs. ``corrections``: as
     in ``lens.samples``.
     """
-    if size is not None and not 0 < size < 10:
+    (query,) = checked_queries(lens.graph, x, [query], lens.prior)
+    if size is not None and not (isinstance(size, (int, float)) and 0 < size < 10):
         raise QueryError("a positive size", repr(size), "Give a share of the length of x - mu, or None.")
     node = lens.node(query.target)
     mu = lens.prior.mean_like(x)
     changes = lens.samples(x, query, count, seed, corrections) - x  # (count, B, *input)
     whole = lengths((x - mu).unsqueeze(0)).clamp_min(TINY)
     if size is not None:
-        changes = _scaled(changes, size * whole)
+        changes = scaled(changes, size * whole)
     draws = lens.prior.draw(count, x, seed + CONTROL_SEED).unsqueeze(1).expand_as(changes)
-    controls = _scaled(draws, lengths(changes))
+    controls = scaled(draws, lengths(changes))
     inputs = torch.cat([x, (x + changes).flatten(0, 1), (x + controls).flatten(0, 1)])
     states = state(lens.graph, node.name, inputs)
     at_x, rest = states[: len(x)], states[len(x) :].unflatten(0, (2, count, len(x)))
@@ -78,14 +80,9 @@ def metamers(
 
 
 def _changes(difference: Tensor, deviation: Tensor, selection: Selection) -> tuple[Tensor, Tensor]:
-    """(count, B) inside and outside of the query; zero where the whole tensor is asked for and nothing is outside."""
+    """(count, B) inside and outside of the query."""
     inside, base = selection.project(difference), selection.project(deviation)
     pairs = (inside, base), (difference - inside, deviation - base)
     own, others = (lengths(top) / lengths(bottom.unsqueeze(0)).clamp_min(TINY) for top, bottom in pairs)
-    return own, others
-
-
-def _scaled(stack: Tensor, wanted: Tensor) -> Tensor:
-    """(count, B, ...) of these lengths."""
-    factors = wanted / lengths(stack).clamp_min(TINY)
-    return stack * factors.reshape(*factors.shape, *[1] * (stack.dim() - 2))
+    everything = selection.count == deviation[0].numel()
+    return own, torch.full_like(others, torch.nan) if everything else others

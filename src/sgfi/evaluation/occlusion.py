@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
+from sgfi.evaluation.stacks import along, checked_queries
 from sgfi.evaluation.statistics import spearman
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections
@@ -52,6 +53,7 @@ class Occlusion:
 
 def occlusion(graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Prior) -> Occlusion:
     """Maps of queries on any targets at one input (1, *input); all of them from one round of covered inputs."""
+    queries = checked_queries(graph, x, queries, prior)
     if len(x) != 1 or not queries or any(query.target is None for query in queries):
         got = f"{len(x)} inputs and {len(queries)} queries"
         raise QueryError("one input and queries that name their targets", got, "Go through the inputs one by one.")
@@ -68,14 +70,15 @@ def occlusion(graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Pr
     }
     with torch.no_grad():
         states = dict(zip(targets, program(x), strict=True))
-        weights = {
-            target: _weights(state - reference_state(graph, target, x, prior), chosen[target])
+        features = {
+            target: chosen[target].project(state - reference_state(graph, target, x, prior))  # (Q, 1, *target)
             for target, state in states.items()
         }
 
     def scores(inputs: Tensor) -> Tensor:
         """(R, Q) in the order of the targets."""
-        return torch.cat([s.flatten(1) @ weights[t].mT for t, s in zip(targets, program(inputs), strict=True)], 1)
+        covered = zip(targets, program(inputs), strict=True)
+        return torch.cat([along(state.unsqueeze(1), features[target])[:, 0] for target, state in covered], 1)
 
     window = _window(graph.input)
     with torch.no_grad():
@@ -96,12 +99,6 @@ def windowed(picture: Tensor, window: tuple[int, ...]) -> Tensor:
     corners = product(*parts)
     means = [picture[tuple(slice(a, a + w) for a, w in zip(at, window, strict=True))].mean() for at in corners]
     return torch.stack(means)
-
-
-def _weights(deviation: Tensor, chosen: Selections) -> Tensor:
-    """(Q, N) ``d_q / <d_q, d_q>``, so that scores are shares of the feature."""
-    directions = chosen.project(deviation).flatten(1)
-    return directions / directions.square().sum(1, keepdim=True).clamp_min(1e-30)
 
 
 def _window(node: Node) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError, did_you_mean
+from sgfi.evaluation.stacks import checked_queries
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections, common_target
 from sgfi.natural import Prior, reference_state
@@ -56,6 +57,7 @@ class Scene:
     def of(
         cls, graph: TensorGraph, x: Tensor, prior: Prior, queries: Sequence[Query], model: nn.Module | None = None
     ) -> Scene:
+        queries = checked_queries(graph, x, queries, prior)
         target, x = common_target(graph, queries), x.detach().clone()
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         with torch.no_grad():

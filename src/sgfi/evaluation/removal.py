@@ -28,8 +28,8 @@ from torch import Tensor
 
 from sgfi.derivatives import Linearisation
 from sgfi.errors import QueryError
-from sgfi.evaluation.stacks import TINY, lengths, state
-from sgfi.graph import TensorGraph, check_input
+from sgfi.evaluation.stacks import TINY, along, checked_queries, lengths, state
+from sgfi.graph import TensorGraph
 from sgfi.inversion import Estimator, Query, Selections, checked_query, common_target, sweep
 from sgfi.natural import Prior, reference_state
 
@@ -86,13 +86,7 @@ class Trial:
     @torch.inference_mode(False)
     @torch.no_grad()
     def of(cls, graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Prior) -> Trial:
-        if not isinstance(graph, TensorGraph) or not isinstance(prior, Prior):
-            got = f"{type(graph).__name__} and {type(prior).__name__}"
-            raise QueryError("a captured graph and a prior", got, "sgfi.capture and sgfi.prior make them.")
-        check_input(graph, x)
-        if prior.shape != tuple(x.shape[1:]):
-            raise QueryError(f"a prior of inputs {tuple(x.shape[1:])}", str(prior.shape), "Use prior.resized(shape).")
-        queries = [checked_query(query) for query in queries]
+        queries = checked_queries(graph, x, queries, prior)
         target = common_target(graph, queries)
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         point = Linearisation(graph, {"input": [target]}, x, keep=[target])
@@ -122,7 +116,7 @@ class Trial:
         changes = changes * factors.reshape(*factors.shape, *[1] * (x.dim() - 1))
         edited = state(self.graph, self.target, (x - changes).flatten(0, 1)).unflatten(0, changes.shape[:2])
         lost = self.point.values[self.target] - edited  # (Q, B, *shape)
-        effect = _projected(lost, self.deviations).permute(1, 0, 2)
+        effect = along(lost, self.deviations).permute(1, 0, 2)
         size = lengths(changes) / lengths(self._whole).clamp_min(TINY)
         return Removal(effect, size.mT)
 
@@ -134,7 +128,7 @@ class Trial:
         :func:`best_at_own` of it says which queries excite themselves.
         """
         changes = self._stacked(pictures)
-        reached = _projected(self.point.at("input").jvp(changes)[0], self.deviations)
+        reached = along(self.point.at("input").jvp(changes)[0], self.deviations)
         return (reached / lengths(changes).clamp_min(TINY).unsqueeze(2)).permute(1, 0, 2)
 
     @property
@@ -182,13 +176,6 @@ def removal(
 
 def removal_of(estimator: Estimator, x: Tensor, queries: Sequence[Query], prior: Prior, scale: str = "size") -> Removal:
     """The same of an estimator's own answers."""
-    named = [query.toward(estimator.node(query.target).name) for query in queries]
+    named = [checked_query(query).toward(estimator.node(query.target).name) for query in queries]
     pictures = [inverse.value for inverse in sweep(estimator, x, named)]
     return removal(estimator.graph, x, named, pictures, prior, scale)
-
-
-def _projected(lost: Tensor, deviations: Tensor) -> Tensor:
-    """(pictures, B, features): ``<P_q lost, d_q> / <d_q, d_q>``; ``d_q`` is projected already."""
-    own = deviations.flatten(2)
-    product = torch.einsum("pbn,qbn->pbq", lost.flatten(2), own)
-    return product / own.square().sum(2).mT.clamp_min(TINY)

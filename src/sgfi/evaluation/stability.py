@@ -16,6 +16,7 @@ from sgfi.derivatives import LocalMap
 from sgfi.evaluation.metrics import relative_error
 from sgfi.evaluation.paths import trace
 from sgfi.evaluation.rows import Rows
+from sgfi.evaluation.stacks import lengths, noise, scaled
 from sgfi.inversion import MapFamily
 from sgfi.inversion.update import estimates
 from sgfi.spectral import WienerMap
@@ -48,14 +49,12 @@ class LinearUpdate:
         outputs = [output.detach() for output in self._local.outputs]
         gains = []
         for child, like in enumerate(outputs):
-            generator = torch.Generator().manual_seed(seed)
-            z = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+            z = noise(like, seed)
             gain = torch.zeros(len(z), dtype=like.dtype)
             for _ in range(iterations):
-                length = _length(z).reshape(-1, *[1] * (z.dim() - 1))
-                z = z / length.clamp_min(torch.finfo(z.dtype).tiny)
+                z = scaled(z, torch.ones_like(gain))
                 y = self([z if index == child else torch.zeros_like(other) for index, other in enumerate(outputs)])
-                gain = _length(y)
+                gain = lengths(y, 1)
                 z = self.adjoint(y)[child]
             gains.append(gain)
         return gains
@@ -75,7 +74,7 @@ def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
         errors[name] = update.state - truth
         carried = linear([errors[u].expand_as(h) for u, h in zip(children, true_children, strict=True)])
         gains = linear.gains(iterations)
-        size, missed, local = (_length(tensor) for tensor in (truth, errors[name], defect))
+        size, missed, local = (lengths(tensor, 1) for tensor in (truth, errors[name], defect))
         bound[name] = local + sum(gain * bound[u] for gain, u in zip(gains, children, strict=True))
         depth[name] = 1 + max(depth[u] for u in children)
         rows[name] = {
@@ -93,8 +92,3 @@ def stability(family: MapFamily, x: Tensor, iterations: int = 20) -> Rows:
 def node_means(rows: Mapping[str, Mapping[str, Sequence[float]]], score: str) -> list[float]:
     """The mean of every node."""
     return [sum(row[score]) / len(row[score]) for row in rows.values() if score in row]
-
-
-def _length(z: Tensor) -> Tensor:
-    """(B,)"""
-    return z.flatten(1).norm(dim=1)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sgfi.errors import DataError
+from sgfi.errors import DataError, whole
 from sgfi.optional import need
 
 RESAMPLES = 20_000
@@ -151,6 +151,10 @@ def _resampled(
     statistic: Callable[..., Any], *columns: np.ndarray, resamples: int = RESAMPLES, level: float = 0.95, seed: int = 0
 ) -> Interval:
     """The statistic of columns (n,), clusters in their rows, and its percentile interval."""
+    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+        raise DataError("a level between 0 and 1", repr(level), "0.95 is usual.")
+    if not whole(resamples, 1):
+        raise DataError("a whole number of resamples", repr(resamples), f"{RESAMPLES} is usual.")
     clusters, value = len(columns[0]), float(statistic(*columns, axis=-1))
     if clusters == 1 or all(np.ptp(column) == 0 for column in columns):  # nothing varies: the interval is the point
         return Interval(value, value, value, clusters, resamples, level)

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.stacks import lengths, noise, scaled
 from sgfi.graph import Node
 from sgfi.graph.tensor_graph import check_input
 from sgfi.inversion import Estimator, Inverse, Query, Selection, checked_query, sweep
@@ -154,7 +155,7 @@ def trust(
     states = [estimator.state(x, node.name) for node in nodes]
     state, numbers = _laid_out(states), sum(selection.count for selection in selections)
     parts = list(zip(states, selections, strict=True))
-    noise = [
+    random_targets = [
         _laid_out([noise_like(*own, seed + draw + DRAWS * part) for part, own in enumerate(parts)])
         for draw in range(DRAWS if numbers > 1 else 0)
     ]
@@ -166,19 +167,19 @@ def trust(
         ]
         elsewhere, targets = [_laid_out(swapped_states)], _target_cosine(states, swapped_states, selections)
     near = [] if query.also else neighbours(query, nodes[0], count)
-    queries = [query] * (1 + len(noise) + len(elsewhere)) + near
+    queries = [query] * (1 + len(random_targets) + len(elsewhere)) + near
     inverse, *rest = sweep(
-        estimator, x, queries, terminal=torch.stack([state, *noise, *elsewhere, *[state] * len(near)])
+        estimator, x, queries, terminal=torch.stack([state, *random_targets, *elsewhere, *[state] * len(near)])
     )
     cosines = [pixel_cosine(answer.value, inverse.value) for answer in rest]
     random, swapped, alike = (
-        cosines[: len(noise)],
-        cosines[len(noise) : len(cosines) - len(near)],
+        cosines[: len(random_targets)],
+        cosines[len(random_targets) : len(cosines) - len(near)],
         cosines[len(cosines) - len(near) :],
     )
-    pictures = {"random target": rest[0].value} if noise else {}
-    pictures |= {"another input's target": rest[len(noise)].value} if elsewhere else {}
-    pictures |= {"a neighbour's answer": rest[-len(near)].value} if near and not noise else {}
+    pictures = {"random target": rest[0].value} if random_targets else {}
+    pictures |= {"another input's target": rest[len(random_targets)].value} if elsewhere else {}
+    pictures |= {"a neighbour's answer": rest[-len(near)].value} if near and not random_targets else {}
     return Trust(
         inverse,
         torch.stack(random).abs().mean(0) if random else None,
@@ -241,9 +242,4 @@ def noise_like(state: Tensor, selection: Selection, seed: int) -> Tensor:
     """Gaussian noise where the query looks, as long as the state."""
     if not torch.isfinite(state).all():
         raise QueryError("a finite target", "NaN or infinity", "Look for overflow in the model.")
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(state.shape, generator=generator, dtype=torch.float64).to(state)
-    noise = selection.project(noise)
-    sides = selection.project(state), noise
-    lengths = [side.flatten(1).norm(dim=1).reshape(-1, *[1] * (state.dim() - 1)) for side in sides]
-    return noise * (lengths[0] / lengths[1].clamp_min(1e-30))
+    return scaled(selection.project(noise(state, seed)), lengths(selection.project(state), 1))

@@ -86,7 +86,7 @@ def control_cell(picture: Tensor, painter: Painter, caption: str, opacity: Tenso
 def opacity_of(inverse: Inverse, index: int = 0) -> tuple[Tensor | None, float | None]:
     """(H, W) the root of the share relative to its maximum, and the maximum; nothing where the share is not known."""
     detail = getattr(inverse, "detail_share", None)
-    if detail is None:
+    if detail is None or detail[index].isnan().any():
         return None, None
     share = detail[index].cpu()
     strongest = float(share.max())

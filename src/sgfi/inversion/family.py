@@ -15,7 +15,7 @@ from sgfi.errors import PlanError, QueryError
 from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion.estimator import Inverse, checked_terminal, deviation, target_or_own
 from sgfi.inversion.query import Query
-from sgfi.inversion.selection import Selections
+from sgfi.inversion.selection import Selections, along_channels
 from sgfi.inversion.update import walk
 from sgfi.spectral import WienerMap
 
@@ -99,8 +99,8 @@ class MapFamily:
             return 0.0
         node, graph = self.plan.boundary["input"].node, self.graph
         mean = torch.tensor(self.mean, dtype=graph.input.dtype, device=graph.device)
-        axes = [-1 if axis == node.channel_axis else 1 for axis in range(1, len(node.shape))]
-        return mean.reshape(axes).expand(graph.input.shape[1:]).contiguous()  # type: ignore[arg-type]
+        shaped = along_channels(mean, node.channel_axis, len(node.shape))[0]
+        return shaped.expand(graph.input.shape[1:]).contiguous()  # type: ignore[arg-type]
 
     @torch.inference_mode(False)
     @torch.no_grad()

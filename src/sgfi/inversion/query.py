@@ -39,7 +39,7 @@ from sgfi.errors import QueryError
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion.direction_files import SUFFIX, read_directions
 from sgfi.inversion.directions import Directions, Margin, format_channels, one_hot
-from sgfi.inversion.selection import Selection
+from sgfi.inversion.selection import Selection, along_channels
 
 SYNTAX = (
     "<node>[:<channels>][@<coords>], such as layer3.1.add:0-7,12@2,3;4,5, "
@@ -188,7 +188,7 @@ class Query:
         if channels is not None:
             keep = torch.zeros(node.channels, dtype=torch.bool, device=device)
             keep[channels] = True
-            selected &= keep.reshape([-1 if axis == node.channel_axis else 1 for axis in range(1, len(node.shape))])
+            selected &= along_channels(keep, node.channel_axis, len(node.shape))[0]
         if coords is not None:
             keep = torch.zeros(node.coord_shape, dtype=torch.bool, device=device)
             for coord in coords:
@@ -335,7 +335,9 @@ def checked_query(query: Any) -> Query:
 
 
 def common_target(graph: TensorGraph, queries: Sequence[Query]) -> str:
-    """The canonical name of the one target that all queries ask about."""
+    """The canonical name of the one target that all queries ask about; a group asks about several."""
+    for query in queries:
+        query._check_single()
     targets = {graph.nodes.canonical(query.target) for query in queries if query.target}
     if len(targets) != 1 or not all(query.target for query in queries):
         raise QueryError("queries that name one target", f"{len(targets)} targets", "Group them by target.")

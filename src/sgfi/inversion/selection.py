@@ -15,6 +15,11 @@ import torch
 from torch import Tensor
 
 
+def along_channels(numbers: Tensor, channel_axis: int | None, rank: int) -> Tensor:
+    """(C,) shaped to be broadcast over tensors of so many axes."""
+    return numbers.reshape([-1 if axis == channel_axis else 1 for axis in range(rank)])
+
+
 @dataclass(frozen=True, eq=False)
 class Selection:
     """P of one query."""

@@ -11,6 +11,8 @@ from sgfi.errors import CaptureError
 from sgfi.graph.onloading import copied
 from sgfi.graph.wrappers import unwrapped
 
+POOLINGS = (None, "mean", "cls")
+
 
 class EmbeddingModel(nn.Module):
     """From embeddings ``(B, L, D)`` to logits ``(B, L, vocabulary)``; D is the channel axis.
@@ -36,6 +38,8 @@ class EncoderModel(nn.Module):
 
     def __init__(self, lm: Any, pooling: str | None = None) -> None:
         super().__init__()
+        if pooling not in POOLINGS:
+            raise CaptureError(f"a pooling among {list(POOLINGS)}", repr(pooling), "Choose one of these.")
         self.lm, self.pooling = lm, pooling
         self.training = lm.training
 

@@ -9,11 +9,12 @@ from sgfi.natural.photographs import photograph_prior
 from sgfi.natural.prior import from_tensors, prior
 from sgfi.natural.recent import Recent
 from sgfi.natural.reference import reference_state, registered
-from sgfi.natural.solution import Solver
+from sgfi.natural.solution import NotConverged, Solver
 
 __all__ = [
     "NaturalAnswer",
     "NaturalInverse",
+    "NotConverged",
     "Path",
     "Prior",
     "Recent",

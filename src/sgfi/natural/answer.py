@@ -25,8 +25,18 @@ class NaturalAnswer(Inverse):
     steps: Tensor | None = None
     """(B,) conjugate-gradient steps; zero for an exact solve."""
     share_is_exact: bool = False
-    """Whether ``share`` is exact, or estimated from draws when it is first read."""
+    """Whether ``share`` is exact, or estimated from draws when it is first read; NaN where they are not solved."""
     measure_detail: Callable[[], Tensor] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        words = self.solved()
+        return f"{super().__repr__()[:-1]}, {words}>" if words else super().__repr__()
+
+    def solved(self) -> str:
+        """How well the system was solved in words, of the worst input; empty where it was solved exactly."""
+        if self.residual is None or self.steps is None or not self.steps.any():
+            return ""
+        return f"residual {float(self.residual.max()):.2g}"
 
     @cached_property
     def detail_share(self) -> Tensor | None:

@@ -10,11 +10,9 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import DataError, whole
+from sgfi.inversion import along_channels
 from sgfi.natural.covariance import Prior, scalar
-from sgfi.natural.moments import Moments
-
-FLOOR = 1e-6
-"""Smallest variance of any direction, relative to the mean variance: a covariance must be positive definite."""
+from sgfi.natural.moments import Moments, floor
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +94,12 @@ class ChannelPrior(Prior):
         cls, moments: Moments, shift: Tensor, shape: tuple[int, ...], channel_axis: int, dtype: torch.dtype
     ) -> ChannelPrior:
         """From one group of moments about ``shift``, shrunk."""
-        covariance = moments.centred().shrunk()[0]
-        return cls((moments.mean[0] + shift).to(dtype), _definite(covariance), tuple(shape), channel_axis)
+        covariance, centre = moments.centred().shrunk()[0], moments.mean[0] + shift
+        return cls(centre.to(dtype), _definite(covariance, centre, dtype), tuple(shape), channel_axis)
 
     def _spread(self, numbers: Tensor) -> Tensor:
         """(D,) at every position."""
-        axes = [-1 if axis == self.channel_axis else 1 for axis in range(1, 1 + len(self.shape))]
-        return numbers.reshape(axes).expand(self.shape)
+        return along_channels(numbers, self.channel_axis, 1 + len(self.shape))[0].expand(self.shape)
 
     def _multiplied(self, tensor: Tensor, name: str) -> Tensor:
         self._check_shape(tensor)
@@ -139,12 +136,9 @@ def embedding_prior(table: Tensor, length: int, counts: Tensor | None = None) ->
     centre = weights @ rows
     deviations = rows - centre
     covariance = (deviations * weights.unsqueeze(1)).mT @ deviations
-    return ChannelPrior(centre.to(table.dtype), _definite(covariance), (length, rows.shape[1]), 2, of_tokens=True)
+    covariance = _definite(covariance, centre, table.dtype)
+    return ChannelPrior(centre.to(table.dtype), covariance, (length, rows.shape[1]), 2, of_tokens=True)
 
 
-def _definite(covariance: Tensor) -> Tensor:
-    level = covariance.diagonal().mean()
-    if not level > 0:
-        raise DataError("inputs that vary", "constant ones", "Give real samples.")
-    covariance = (covariance + covariance.mT) / 2
-    return covariance + FLOOR * level * torch.eye(len(covariance), dtype=covariance.dtype)
+def _definite(covariance: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
+    return (covariance + covariance.mT) / 2 + floor(covariance.diagonal(), centre, dtype)

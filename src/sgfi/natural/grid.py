@@ -11,14 +11,13 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import DataError, whole
+from sgfi.inversion import along_channels
 from sgfi.natural import cosine
 from sgfi.natural.covariance import Prior, scalar
-from sgfi.natural.moments import Moments
+from sgfi.natural.moments import Moments, floor
 
 FINE = 16
 """Rings are one frequency step wide up to this many steps from zero, then grow in proportion to the radius."""
-FLOOR = 1e-6
-"""Smallest power of any direction, relative to the mean power: a covariance must be positive definite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +48,7 @@ class GridPrior(Prior):
 
     @cached_property
     def mean(self) -> Tensor:  # type: ignore[override]
-        axes = [-1 if axis == self.channel_axis else 1 for axis in range(1, 1 + len(self.shape))]
-        return self.colour.reshape(axes).expand(self.shape)
+        return along_channels(self.colour, self.channel_axis, 1 + len(self.shape))[0].expand(self.shape)
 
     @cached_property
     def covariances(self) -> Tensor:
@@ -190,38 +188,39 @@ class GridMoments:
         laid = laid - shift.to(x.dtype).reshape(-1, *[1] * len(sizes))
         spectra = cosine.analyse(laid, len(sizes)).flatten(2)[:, :, 1:]  # (B, C, F - 1)
         radius = cosine.radii(sizes).flatten()[1:]
-        group, rings = ring_numbers(sizes)
-        coefficients = _about_zero(spectra * radius.pow(len(sizes) / 2).to(x.dtype)).pooled(group, len(rings))
+        coefficients = _about_zero(spectra * radius.pow(len(sizes) / 2).to(x.dtype), ring_numbers(sizes)[0])
         level = Moments.of(laid.flatten(2).mean(2, dtype=torch.float64).unsqueeze(0))
         return cls(level, coefficients, shift)
 
     def prior(self, shape: tuple[int, ...], channel_axis: int, dtype: torch.dtype) -> GridPrior:
-        """Shrunk matrices by ring; every direction keeps at least a millionth of the mean power."""
+        """Shrunk matrices by ring."""
         sizes = tuple(size for axis, size in enumerate(shape, 1) if axis != channel_axis)
         _, rings = ring_numbers(sizes)
         spectrum, level = self.coefficients.shrunk(), self.level.centred().shrunk()[0]
-        power = float(spectrum.diagonal(dim1=-2, dim2=-1).mean())
-        if not power > 0:
-            raise DataError("inputs that vary over their coordinates", "constant ones", "Give real samples.")
-        unit = torch.eye(len(level), dtype=torch.float64)
-        spectrum = spectrum + FLOOR * power * unit
-        level = level + FLOOR * (level.diagonal().mean() + power) * unit
-        colour = (self.level.mean[0] + self.shift).to(dtype)
-        return GridPrior(colour, level, rings, spectrum, tuple(shape), channel_axis)
+        power, colour = spectrum.diagonal(dim1=-2, dim2=-1).mean(0), self.level.mean[0] + self.shift
+        spectrum, level = spectrum + floor(power, colour, dtype), level + floor(level.diagonal() + power, colour, dtype)
+        return GridPrior(colour.to(dtype), level, rings, spectrum, tuple(shape), channel_axis)
 
 
-def _about_zero(coefficients: Tensor) -> Moments:
-    """Of (B, C, F), a group for each frequency. Odd moments, which only a mean would need, are left at zero."""
-    batch, channels, groups = coefficients.shape
-    rows = coefficients.unbind(1)  # C of (B, F)
-    second = torch.zeros(groups, channels, channels, dtype=torch.float64)
-    for row in range(channels):
-        for other in range(row + 1):
-            second[:, row, other] = (rows[row] * rows[other]).sum(0, dtype=torch.float64)
-            second[:, other, row] = second[:, row, other]
-    fourth = coefficients.square().sum(1).square().sum(0, dtype=torch.float64)
-    odd = torch.zeros(groups, channels, dtype=torch.float64)
-    return Moments(torch.full((groups,), float(batch), dtype=torch.float64), odd, second, odd, fourth)
+def _about_zero(coefficients: Tensor, group: Tensor) -> Moments:
+    """Of (B, C, F), frequencies pooled into the groups ``group`` (F,). Odd moments, which only a mean would need, are
+    left at zero."""
+    count = group.bincount().to(torch.float64)
+    shape = len(count), coefficients.shape[1], coefficients.shape[1]
+
+    def products(rows: Sequence[Tensor]) -> Tensor:
+        """Of C of (B, F) by pairs: (G, C, C)."""
+        sums = torch.zeros(shape, dtype=torch.float64)
+        for row, left in enumerate(rows):
+            for other, right in enumerate(rows[: row + 1]):
+                pooled = count.new_zeros(len(count)).index_add_(0, group, (left * right).sum(0))
+                sums[:, row, other] = sums[:, other, row] = pooled
+        return sums
+
+    rows = coefficients.double().unbind(1)
+    odd = count.new_zeros(1).expand(shape)
+    fourth = products([row.square() for row in rows])
+    return Moments(count * len(coefficients), odd[..., 0], products(rows), odd, fourth)
 
 
 def ring_numbers(sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:

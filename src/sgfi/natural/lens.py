@@ -20,7 +20,7 @@ from sgfi.natural.answer import NaturalAnswer
 from sgfi.natural.covariance import Prior
 from sgfi.natural.jacobian import Jacobian, activations, jacobian
 from sgfi.natural.joint import joint_problem
-from sgfi.natural.path import POINT, Path, straight
+from sgfi.natural.path import POINT, Path, path_of, straight
 from sgfi.natural.photographs import default_prior
 from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
 from sgfi.natural.recent import Recent, contents
@@ -64,7 +64,7 @@ def natural(
         raise QueryError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
     known = prior if isinstance(prior, Prior) else default_prior(graph, prior)
     solver = Solver() if solver is None else solver
-    path = _path(jacobian, points)
+    path = path_of(jacobian, points)
     value = target_value or ("tangent" if path == POINT else "difference")
     return NaturalInverse(graph, known, path, ridge, value, solver)
 
@@ -179,8 +179,17 @@ class NaturalInverse:
         """Queries on one target share its forward pass and derivatives.
 
         ``terminal`` replaces what the feature registered, before it is projected: (B, *target), or one for each query.
-        ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``.
+        ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``. A system that
+        is left unsolved is warned of, :class:`NotConverged`.
         """
+        answers = self._answers(x, queries, terminal, stage)
+        residuals = torch.stack([answer.residual for answer in answers])  # type: ignore[misc]
+        self.solver.check(residuals, f"{len(queries)} queries" if len(queries) > 1 else str(queries[0]))
+        return answers
+
+    def _answers(
+        self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None, stage: str = "final"
+    ) -> list[NaturalAnswer]:
         rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
         chosen = Selections.of(self._selection(query, x.device) for query in queries)
         if terminal is not None:
@@ -189,7 +198,7 @@ class NaturalInverse:
             terminal = checked_terminal(terminal, like, len(queries))
         if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
-            return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
+            return [self._answers(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
         pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
         for start, part in self._parts(x, *queries):
             problem = self._problem_of(part, queries[0])
@@ -225,12 +234,14 @@ class NaturalInverse:
                 raise QueryError(what, repr(number), "Give a whole number.")
         if corrections and len(checked_query(query).parts) > 1:
             raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
-        (value,) = (answer.value for answer in self.answer(x, [checked_query(query)]))
-        chosen, drawn = self._selection(query, x.device), []
+        (answer,) = self._answers(x, [checked_query(query)], None)
+        chosen, drawn, residuals = self._selection(query, x.device), [], [answer.residual]
         for start, part in self._parts(x, query):
             problem = self._problem_of(part, query)
             draws, explained = perturbations(problem, chosen, count, seed)
-            drawn.append(value[start : start + len(part)] + draws - explained)
+            residuals.append(explained.residual.flatten())
+            drawn.append(answer.value[start : start + len(part)] + draws - explained.value)
+        self.solver.check(torch.cat(residuals), f"samples of {query}")  # type: ignore[arg-type]
         drawn_inputs = self.prior.mean_like(x) + torch.cat(drawn, 1)
         for _ in range(corrections):
             drawn_inputs = self._corrected(x, query, drawn_inputs)
@@ -249,7 +260,7 @@ class NaturalInverse:
         def missed(inputs: Tensor) -> Tensor:
             return torch.cat([wanted - program(part)[0] for part in inputs.split(len(x))])
 
-        (step,) = here.answer(flat, [query], terminal=missed(flat))
+        (step,) = here._answers(flat, [query], missed(flat))  # a step that is not solved is one of those tried
         tried = torch.stack([flat + part * step.value for part in (0.0, *CORRECTION_PARTS)])
         lengths = torch.stack([selection.select(missed(each)).flatten(1).norm(dim=1) for each in tried])
         return tried[lengths.argmin(0), torch.arange(len(flat))].unflatten(0, drawn_inputs.shape[:2])
@@ -380,17 +391,3 @@ def _pulled(problem: Problem, targets: Tensor, stage: str) -> list[tuple[Solutio
     unknown = pulled.new_full((1, pulled.shape[1]), torch.nan, dtype=torch.float64)
     steps = torch.zeros_like(unknown, dtype=torch.int64)
     return [(Solution(value.unsqueeze(0), unknown, unknown, steps), None) for value in pulled]
-
-
-def _path(jacobian: str | Path, points: int | None) -> Path:
-    if isinstance(jacobian, Path):
-        if points is not None:
-            raise QueryError("points once", "points beside a Path", "Give them to the Path.")
-        return jacobian
-    if jacobian == "point":
-        if points is not None:
-            raise QueryError('points with jacobian="path"', 'points beside "point"', "Leave one of them out.")
-        return POINT
-    if jacobian == "path":
-        return Path() if points is None else Path(points)
-    raise QueryError('a Jacobian "path", "point" or a Path', repr(jacobian), "Choose one of these.")

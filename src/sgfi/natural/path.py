@@ -97,3 +97,18 @@ RULES: dict[str, Callable[[int], tuple[np.ndarray, np.ndarray]]] = {
 
 POINT = Path(points=1, rule="end")
 """The derivative at the input itself."""
+
+
+def path_of(jacobian: str | Path, points: int | None) -> Path:
+    """By name, with the number of points, or as it is."""
+    if isinstance(jacobian, Path):
+        if points is not None:
+            raise QueryError("points once", "points beside a Path", "Give them to the Path.")
+        return jacobian
+    if jacobian == "point":
+        if points is not None:
+            raise QueryError('points with jacobian="path"', 'points beside "point"', "Leave one of them out.")
+        return POINT
+    if jacobian == "path":
+        return Path() if points is None else Path(points)
+    raise QueryError('a Jacobian "path", "point" or a Path', repr(jacobian), "Choose one of these.")

@@ -9,11 +9,14 @@ from torch import Tensor
 
 from sgfi.inversion import Selection, Selections
 from sgfi.natural.covariance import Prior
-from sgfi.natural.solution import Shares
+from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import Problem
 
+SHARE_TOLERANCE = 0.1
+"""To which the draws of a share are solved: what they explain is known no better than their number allows."""
 
-def perturbations(problem: Problem, selection: Selection, count: int, seed: int) -> tuple[Tensor, Tensor]:
+
+def perturbations(problem: Problem, selection: Selection, count: int, seed: int) -> tuple[Tensor, Solution]:
     """Draws ``d ~ N(0, S)`` and the part of each that the query explains, both ``(count, B, *input)``.
 
     ``explained = S J* P (...)^-1 (P J d + n)`` with ``n ~ N(0, lambda I)``. Law: ``explained`` has the covariance
@@ -28,9 +31,9 @@ def perturbations(problem: Problem, selection: Selection, count: int, seed: int)
     white = white.to(device=pushed.device, dtype=pushed.dtype)
     if problem.is_small(selection):
         ((_, system),) = problem.exact_systems(Selections.of([selection]), [0])
-        return draws, system.solve(pushed + _noise(problem.ridge(selection), white)).value
+        return draws, system.solve(pushed + _noise(problem.ridge(selection), white))
     whole = problem.systems(Selections.of([selection] * count), problem.solver.preconditioner_of(count))
-    return draws, whole.solve(pushed + _noise(problem.ridge(selection), white), problem.solver).value
+    return draws, whole.solve(pushed + _noise(problem.ridge(selection), white), problem.solver)
 
 
 def exact_shares(problem: Problem, selection: Selection) -> Shares:
@@ -40,17 +43,19 @@ def exact_shares(problem: Problem, selection: Selection) -> Shares:
 
 
 def estimated_shares(problem: Problem, selection: Selection, count: int, seed: int) -> Shares:
-    """The explained part of draws over explained part and rest, each summed over channels.
-
-    Draws are solved to a tenth: what they explain is known no better than their number allows.
-    """
-    rough = replace(problem, solver=replace(problem.solver, tolerance=max(problem.solver.tolerance, 0.1)))
-    draws, explained = perturbations(rough, selection, count, seed)
-    parts = explained, draws - explained
+    """The explained part of draws over explained part and rest, each summed over channels; NaN where a draw is left
+    unsolved."""
+    solver = problem.solver
+    steps, tolerance = max(solver.steps, Solver.steps), max(solver.tolerance, SHARE_TOLERANCE)
+    rough = replace(problem, solver=replace(solver, steps=steps, tolerance=tolerance))
+    draws, solution = perturbations(rough, selection, count, seed)
+    unsolved = rough.solver.missed(solution.residual).any(0)  # (B,)
+    parts = solution.value, draws - solution.value
 
     def share(known: Tensor, rest: Tensor) -> Tensor:
         known, rest = _power(problem.prior, known), _power(problem.prior, rest)
-        return known / (known + rest).clamp(min=torch.finfo(known.dtype).tiny)
+        part = known / (known + rest).clamp(min=torch.finfo(known.dtype).tiny)
+        return part.masked_fill(unsolved.reshape(-1, *[1] * (part.dim() - 1)), torch.nan)
 
     return Shares(share(*parts), share(*map(problem.prior.detail, parts)))
 

@@ -21,7 +21,7 @@ from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Inverse, Query, depth_targets
 from sgfi.language import tokenise
-from sgfi.natural import NaturalInverse, Prior, embedding_prior, natural
+from sgfi.natural import NaturalAnswer, NaturalInverse, Prior, embedding_prior, natural
 from sgfi.report.captured import captured
 
 if TYPE_CHECKING:
@@ -87,10 +87,15 @@ class Look:
         return drawn_as_html(self.figure, tuple(self.x.shape[1:]), str(self))
 
     def __str__(self) -> str:
-        return "\n".join(f"{answer.inverse.query}: {answer.sentence()}" for answer in self.answers)
+        return "\n".join(f"{answer.inverse.query}: {answer.sentence()}{_solved(answer)}" for answer in self.answers)
 
     def __repr__(self) -> str:
         return f"<Look at {', '.join(str(answer.inverse.query) for answer in self.answers)}>"
+
+
+def _solved(answer: Trust) -> str:
+    words = answer.inverse.solved() if isinstance(answer.inverse, NaturalAnswer) else ""
+    return f" ({words})" if words else ""
 
 
 def look(

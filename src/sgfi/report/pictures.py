@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from sgfi.figures.answers import Painter, answer_grid, answers_figure, natural_l
 from sgfi.figures.atlases import source_cell
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Query
-from sgfi.natural import Solver
+from sgfi.natural import NotConverged, Solver
 from sgfi.report.html import Picture
 from sgfi.report.questions import Questions
 
@@ -37,7 +38,9 @@ def ladder_picture(
 ) -> Picture:
     """Whole tensors of every input, deeper to the right."""
     point = sgfi.natural(lens.graph, lens.prior, jacobian="point", ridge=LADDER_RIDGE, solver=Solver(steps=steps))
-    inverses: list[Any] = [sgfi.invert(point, x, target=target) for target in targets]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConverged)  # the caption says how well they were solved
+        inverses: list[Any] = [sgfi.invert(point, x, target=target) for target in targets]
     painter = Painter(point.prior.mean_like(x), preprocessing)
     figure = natural_ladder(inverses, x, painter, [lens.node(target) for target in targets], names)
     residuals = ", ".join(f"{float(inverse.residual.max()):.2f}" for inverse in inverses)

@@ -21,7 +21,7 @@ from sgfi.errors import DataError, StoreError
 from sgfi.inputs.graph_cache import recorded_graph
 from sgfi.inputs.models import parse_spec
 from sgfi.sharing.sources import FamilySource, Unreachable, source_named
-from sgfi.storage import read_manifest, record_of
+from sgfi.storage import read_manifest, record_of, verify_files
 from sgfi.storage.files import MANIFEST, check_file, is_map_folder, new_folder, sha256, write_json
 from sgfi.storage.manifest import LONGEST, format_of, sealed
 
@@ -102,9 +102,9 @@ def _fetched(origin: FamilySource, path: Path, target: str | None) -> Path:
         origin.fetch(MANIFEST, LONGEST, Path(scratch) / MANIFEST)
         whole = read_manifest(scratch)
         checksum = sha256(Path(scratch) / MANIFEST)
-    if _published(path).get("manifest") == checksum:
+    if _published(path).get("manifest") == checksum and _undamaged(path):
         return path
-    if path.exists() and not is_map_folder(path):
+    if path.exists() and not is_map_folder(path) and not _published(path):
         raise StoreError("a folder for the family", f"{path}, which holds something else", "Choose another cache.")
     manifest = reduced(whole, target)
     with new_folder(path) as draft:
@@ -121,7 +121,15 @@ def _published(path: Path) -> dict[str, Any]:
         content = json.loads((path / PUBLISHED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) and (path / MANIFEST).is_file() else {}
+    return content if isinstance(content, dict) else {}
+
+
+def _undamaged(path: Path) -> bool:
+    try:
+        verify_files(path)
+    except StoreError:
+        return False
+    return True
 
 
 def reduced(manifest: Mapping[str, Any], target: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ compares it with the manifest's checksum.
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import shutil
@@ -85,8 +86,8 @@ class UrlSource:
 
     def fetch(self, name: str, most: int, into: Path) -> None:
         address = f"{self.address}/{name}"
-        request = urllib.request.Request(address, headers={"User-Agent": "sgfi"})
         try:
+            request = urllib.request.Request(address, headers={"User-Agent": "sgfi"})
             with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:
                 _copy_bounded(reply, into, most, address)
         except urllib.error.HTTPError as error:
@@ -96,7 +97,10 @@ class UrlSource:
                 raise Unreachable(f"{address}: {error.code} {error.reason}") from error
             todo = "Check the address, and whether it needs a login."
             raise StoreError(f"{name} from {self.address}", f"{error.code} {error.reason}", todo) from error
-        except (urllib.error.URLError, OSError) as error:
+        except (http.client.InvalidURL, ValueError) as error:
+            todo = "Write it as in https://example.org/maps, a blank as %20."
+            raise StoreError("an address", f"{self.address!r} ({first_line(error)})", todo) from error
+        except (urllib.error.URLError, http.client.HTTPException, OSError) as error:  # the reply may be cut short
             raise Unreachable(f"{address}: {first_line(error)}") from error
 
 
