@@ -63,7 +63,7 @@ def arguments(
     batch_axis: int | Mapping[str, int],
 ) -> Arguments:
     """The call that an example asks for, checked."""
-    bound = pytree.tree_map_only(Tensor, lambda own: own.detach().clone(), dict(bound or {}))
+    bound = {name: _copied(own) for name, own in (bound or {}).items()}
     if isinstance(example, Tensor) or (not isinstance(example, (Mapping, tuple)) and not hasattr(example, "keys")):
         if invert is not None:
             raise CaptureError(
@@ -97,6 +97,11 @@ def arguments(
             )
     axes = _axes(batch_axis, ["", *sides], chosen)
     return Arguments(flat[chosen], chosen, sides, fixed | bound, (structure, tuple(flat), tuple(bound)), axes)
+
+
+def _copied(value: Any) -> Any:
+    """A value, or a nest of values, with tensors that the caller does not write to."""
+    return pytree.tree_map_only(Tensor, lambda own: own.detach().clone(), value)
 
 
 def _by_name(model: nn.Module, example: Any) -> dict[str, Any]:
