@@ -92,7 +92,7 @@ class Trial:
         check_input(graph, x)
         if prior.shape != tuple(x.shape[1:]):
             raise QueryError(f"a prior of inputs {tuple(x.shape[1:])}", str(prior.shape), "Use prior.resized(shape).")
-        queries = [checked_query(query) for query in queries]
+        queries = [checked_query(query, graph) for query in queries]
         target, x = common_target(graph, queries), x.clone() if x.is_inference() else x
         chosen = Selections.of(query.selection(graph.nodes[target], x.device) for query in queries)
         point = Linearisation(graph, {"input": [target]}, x, keep=[target])

@@ -326,12 +326,20 @@ def _malformed(text: str, why: str = "") -> QueryError:
     return QueryError(f"a query {SYNTAX}", f"{text[:200]!r}{f' ({why})' if why else ''}", "Write it in this form.")
 
 
-def checked_query(query: Any) -> Query:
-    """A query, or an error that says how to write one."""
+def checked_query(query: Any, graph: TensorGraph | None = None) -> Query:
+    """A query, parsed where it is text, or an error that says how to write one. A tensor's name is no text to parse."""
+    if isinstance(query, str):
+        named = (graph is not None and query in graph.nodes) or not is_query_text(query)
+        return Query(query) if named else Query.parse(query)
     if not isinstance(query, Query):
-        todo = 'Build one with sgfi.Query(...) or sgfi.Query.parse("layer3.1.add:17").'
-        raise QueryError("a sgfi.Query", type(query).__name__, todo)
+        todo = 'Write it as in "layer3.1.add:17", or build it with sgfi.Query(...).'
+        raise QueryError("a query, as text or sgfi.Query", f"a {type(query).__name__}", todo)
     return query
+
+
+def is_query_text(text: str) -> bool:
+    """Whether a text says more than the name of a tensor."""
+    return any(mark in text for mark in (":", "@", "%", PLUS))
 
 
 def common_target(graph: TensorGraph, queries: Sequence[Query]) -> str:

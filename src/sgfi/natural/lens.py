@@ -22,7 +22,7 @@ from sgfi.natural.jacobian import Jacobian, activations, jacobian
 from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path, straight
 from sgfi.natural.photographs import default_prior
-from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
+from sgfi.natural.posterior import adjoint, estimated_shares, exact_shares, perturbations
 from sgfi.natural.recent import Recent, contents, revisions
 from sgfi.natural.reference import registered
 from sgfi.natural.solution import Shares, Solution, Solver
@@ -175,7 +175,8 @@ class NaturalInverse:
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
             return [self.answer(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
         rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
-        chosen = Selections.of(self._selection(query, x.device) for query in queries)
+        selections = {number: self._selection(query, x.device) for number, query in {id(q): q for q in queries}.items()}
+        chosen = Selections.of(selections[id(query)] for query in queries)
         pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
         if terminal is not None:
             terminal = checked_terminal(terminal, x.new_empty(len(x), *chosen.masks.shape[1:]), len(queries))
@@ -197,23 +198,39 @@ class NaturalInverse:
         kept = x.clone()  # shares are worked out when they are asked for; the caller may write to x before
         return [self._answer(kept, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
+    def factorised(self, query: Query) -> bool:
+        """Whether a query is solved exactly, so that further targets of it cost next to nothing."""
+        work = sum(activations(self.graph, self.node(query.target).name)) * self.path.count
+        return not query.also and self.solver.exact(self._selection(query).count, work)
+
     @torch.inference_mode(False)
     @torch.no_grad()
     @full_precision()
-    def samples(self, x: Tensor, query: Query, count: int, seed: int = 0, corrections: int = 0) -> Tensor:
+    def adjoint(self, x: Tensor, query: Query, pictures: Tensor) -> Tensor:
+        """(B, *target) ``M* p`` of pictures (B, *input), where the answer to a target t is ``M t``."""
+        chosen, parts = self._selection(query, x.device), self._parts(x, query)
+        return torch.cat(
+            [adjoint(self._problem_of(part, query), chosen, pictures[at : at + len(part)]) for at, part in parts]
+        )
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    @full_precision()
+    def samples(self, x: Tensor, query: str | Query, count: int, seed: int = 0, corrections: int = 0) -> Tensor:
         """(count, B, ...) inputs that the queried feature cannot tell from ``x``, to first order: posterior draws.
 
         ``corrections``: Gauss-Newton steps that bring the feature of each draw back to that of ``x`` through the
         network, ``x' + S J'* P (P J' S J'* P + lambda' I)^-1 P (H(x) - H(x'))`` with J' at x' and a small lambda'.
         """
         check_input(self.graph, x)
+        query = checked_query(query, self.graph)
         asked = (count, 1, "at least one sample"), (corrections, 0, "corrections from zero up"), (seed, 0, "a seed")
         for number, least, what in asked:
             if not whole(number, least):
                 raise QueryError(what, repr(number), "Give a whole number.")
-        if corrections and len(checked_query(query).parts) > 1:
+        if corrections and len(query.parts) > 1:
             raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
-        (value,) = (answer.value for answer in self.answer(x, [checked_query(query)]))
+        (value,) = (answer.value for answer in self.answer(x, [query]))
         chosen, drawn = self._selection(query, x.device), []
         for start, part in self._parts(x, query):
             problem = self._problem_of(part, query)

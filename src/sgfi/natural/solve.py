@@ -46,8 +46,13 @@ class Problem:
         small = [number for number, selection in enumerate(chosen) if self.is_small(selection)]
         large = [number for number in range(len(chosen)) if number not in set(small)]
         answers: dict[int, tuple[Solution, Shares | None]] = {}
-        for number, system in self.exact_systems(chosen, small):
-            answers[number] = system.solve(targets[number : number + 1]), system.shares()
+        same: dict[Selection, list[int]] = {}  # one query with several targets has one system
+        for number in small:
+            same.setdefault(chosen[number], []).append(number)
+        for first, system in self.exact_systems(chosen, [numbers[0] for numbers in same.values()]):
+            numbers = same[chosen[first]]
+            solution, shares = system.solve(targets[numbers]), system.shares()
+            answers.update({number: (_row(solution, row), shares) for row, number in enumerate(numbers)})
         kind = self.solver.preconditioner_of(len(large))
         for some in _chunks(large, self.jacobian.chunk):
             whole = self.systems(chosen.some(some), kind).solve(targets[some], self.solver)
