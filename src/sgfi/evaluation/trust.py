@@ -47,7 +47,7 @@ SHOWN = 2
 Verdict = Literal["silent", "single", "operating point", "unclear", "swapped", "alike", "untried", "follows"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trust:
     """An answer with its controls, one number an input."""
 
@@ -70,6 +70,10 @@ class Trust:
     """Of random targets."""
     error: Tensor | None = None
     """(B,) standard error of ``random``."""
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(self.verdict(index) for index in range(len(self.inverse.value)))
+        return f"<Trust in {self.inverse!r}: {verdicts}>"
 
     @cached_property
     def cosines(self) -> dict[str, Tensor]:

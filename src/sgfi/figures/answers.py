@@ -154,7 +154,7 @@ def _painted(picture: Tensor, painter: Painter, opacity: Tensor | None, notes: l
 
 
 def _share_note(strongest: float | None) -> list[str]:
-    return [] if strongest is None else [f"share up to {strongest:.2f}"]
+    return [] if strongest is None else [f"detail share up to {strongest:.2f}"]
 
 
 # The layout of rows with a title above and a sentence below: inches, and points for text.
@@ -169,7 +169,7 @@ class _Row:
 
 
 def _row_title(answer: Trust, node: Node) -> str:
-    query = re.sub(r"%\S*/(?=[^/])", "%", str(answer.inverse.query))  # a file of directions without its folder
+    query = re.sub(r"%\S*/(?=[^/:@\s])", "%", str(answer.inverse.query))  # a file of directions without its folder
     return f"{query}  ({shape_name(node)})"
 
 

@@ -29,7 +29,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import torch
@@ -243,8 +243,17 @@ class Query:
             zeros = ", ".join(["0"] * len(sizes))
             form = f"[{zeros}]" if len(sizes) == 1 else f"[({zeros})]"
             todo = f"Each takes {len(sizes)} number(s), as in coords={form}; leave them out for all."
+            side = patch_side(sizes)
+            if side and len(wrong[0]) == 2:
+                todo += f" In a grid of {side}x{side} patches after a class token, token 1 + {side} * row + column."
             raise QueryError(expected, str(wrong[:5]), todo)
         return coords
+
+
+def patch_side(sizes: Sequence[int]) -> int:
+    """Of tokens (1 + n * n,), which may be a class token and a grid of patches: n. Else, or of fewer than 4, zero."""
+    side = isqrt(max(0, sizes[0] - 1)) if len(sizes) == 1 else 0
+    return side if side >= 2 and side * side + 1 == sizes[0] else 0
 
 
 def format_coords(coords: Iterable[Sequence[int | None]]) -> str:

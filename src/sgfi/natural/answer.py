@@ -28,6 +28,10 @@ class NaturalAnswer(Inverse):
     """Whether ``share`` is exact, or estimated from draws when it is first read."""
     measure_detail: Callable[[], Tensor] | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        missed = "" if self.residual is None else f", residual {float(self.residual.max()):.2g}"
+        return f"{super().__repr__()[:-1]}{missed}>"
+
     @cached_property
     def detail_share(self) -> Tensor | None:
         """(B, *coordinates) ``share`` of what varies inside one input, for display: its mean colour, which nearly any

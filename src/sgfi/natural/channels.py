@@ -17,7 +17,7 @@ FLOOR = 1e-6
 """Smallest variance of any direction, relative to the mean variance: a covariance must be positive definite."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChannelPrior(Prior):
     """Block diagonal over positions: what one position says never reaches another, so causality is exact."""
 

@@ -21,7 +21,7 @@ FLOOR = 1e-6
 """Smallest power of any direction, relative to the mean power: a covariance must be positive definite."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GridPrior(Prior):
     """Stationary over d coordinate axes: C x C matrices by frequency radius r, in the cosine basis.
 

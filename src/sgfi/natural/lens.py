@@ -69,7 +69,7 @@ def natural(
     return NaturalInverse(graph, known, path, ridge, value, solver)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NaturalInverse:
     """``value = S J* P (P J S J* P + lambda I)^-1 t`` for any query on any tensor with a channel axis."""
 
@@ -106,6 +106,9 @@ class NaturalInverse:
             raise QueryError("side inputs of one sample along a path", f"{several[0]!r} of several", todo)
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
+
+    def __repr__(self) -> str:
+        return f"<NaturalInverse {self.path.points} points, ridge {self.ridge:g}, {self.target_value}, {self.prior}>"
 
     @property
     def _recipe(self) -> RecipeBoundaries:
@@ -209,9 +212,8 @@ class NaturalInverse:
     def adjoint(self, x: Tensor, query: Query, pictures: Tensor) -> Tensor:
         """(B, *target) ``M* p`` of pictures (B, *input), where the answer to a target t is ``M t``."""
         chosen, parts = self._selection(query, x.device), self._parts(x, query)
-        return torch.cat(
-            [adjoint(self._problem_of(part, query), chosen, pictures[at : at + len(part)]) for at, part in parts]
-        )
+        problems = ((at, len(part), self._problem_of(part, query)) for at, part in parts)
+        return torch.cat([adjoint(problem, chosen, pictures[at : at + size]) for at, size, problem in problems])
 
     @torch.inference_mode(False)
     @torch.no_grad()
