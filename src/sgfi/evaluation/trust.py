@@ -234,10 +234,10 @@ def trust(
 def _labelled(near: Sequence[Query], values: Sequence[Tensor]) -> dict[str, Tensor]:
     """Neighbours' answers by what was asked."""
     names = [
-        f"random direction {number}" if query.directions is not None else str(Query(None, query.channels, query.coords))
+        f"random direction {number}" if query.directions is not None else f"neighbour {query.at(None, query.coords)}"
         for number, query in enumerate(near, 1)
     ]
-    return {f"neighbour {name}": value for name, value in zip(names, values, strict=False)}
+    return dict(zip(names, values, strict=False))
 
 
 def _target_cosine(states: Sequence[Tensor], others: Sequence[Tensor], chosen: Sequence[Selection]) -> Tensor:
