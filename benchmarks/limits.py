@@ -92,14 +92,12 @@ class Limits:
         self.tables["leakage"] = table(["estimator", "query", "random target", "another photograph's target"], numbers)
 
     def _natural(self, answer: Trust) -> list[Cell]:
-        scores = (answer.random, answer.swapped)
-        controls = zip(answer.controls.values(), scores, strict=True)
+        controls = zip(answer.controls.values(), answer.cosines.values(), strict=True)
         cells = [control_cell(picture[0], self.painter, _cosine(score)) for picture, score in controls]
         return [answer_cell(answer.inverse, self.painter, share=False), *cells]
 
     def _maps(self, answer: Trust) -> list[Cell]:
-        scores = (answer.random, answer.swapped)
-        controls = zip(answer.controls.values(), scores, strict=True)
+        controls = zip(answer.controls.values(), answer.cosines.values(), strict=True)
         return [Cell(answer.inverse.value[0]), *(Cell(p[0], caption=_cosine(score)) for p, score in controls)]
 
     def few_samples(self) -> None:

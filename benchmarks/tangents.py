@@ -22,8 +22,8 @@ import sgfi
 from benchmarks.common import network, parser, photographs, table, write
 from sgfi.derivatives import push_forward
 from sgfi.evaluation.metrics import pixel_cosine
+from sgfi.evaluation.random_targets import noise_like
 from sgfi.evaluation.removal import removal
-from sgfi.evaluation.trust import noise_like
 
 TARGETS = ("blocks.2.1", "blocks.4.1", "blocks.6.0.bn3")
 FITS: Mapping[str, Mapping[str, Any]] = {

@@ -28,7 +28,7 @@ def main(photo: str, out: str, size: int = 64, crops: int = 256) -> None:
     for target in (SHALLOW, DEEP):
         query = sgfi.Query(target, CHANNEL)
         natural, fitted = trust(lens, x, query), trust(maps, x, query)
-        notes = [f"|cosine| {float(answer.random):.2f}" for answer in (natural, fitted)]
+        notes = [f"cosine {float(answer.cosines['random target']):.2f}" for answer in (natural, fitted)]
         cells = [
             answer_cell(natural.inverse, painter),
             control_cell(natural.controls["random target"][0], painter, notes[0]),

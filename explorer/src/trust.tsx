@@ -9,6 +9,7 @@ const VERDICTS: Record<string, [string, string]> = {
   untried: ["plain", "Unlike a random target's picture; no other input was tried"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
+  unclear: ["fair", "Cannot tell: random targets come too near the threshold"],
   silent: ["plain", "The feature registered nothing here: its answer is zero"],
   single: ["plain", "One number: a target can only scale its picture"],
 };
@@ -28,7 +29,7 @@ export function Trust({ stages }: { stages: Stages }) {
         {stage?.state === "failed" ? "The controls could not be worked out." : title}
       </p>
       {facts?.verdict === "operating point" && (
-        <p class="plain">Random targets give nearly this picture. It shows what the model computes around this input, whatever the feature says.</p>
+        <p class="plain">Random targets give pictures like this. It shows what the model computes around this input, whatever the feature says.</p>
       )}
       {facts?.verdict === "swapped" && (
         <p class="plain">It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point.</p>

@@ -115,7 +115,8 @@ def test_controls_are_the_answers_to_other_targets() -> None:
 def test_a_query_of_one_number_has_no_random_control() -> None:
     single = trust(lens_of("chain"), tiny("chain").inputs(2, seed=3), sgfi.Query("conv3", [1], [(1, 1)]))
     assert single.random is None and single.numbers == 1 and "only scale" in single.sentence()
-    assert list(single.controls) == ["another input's target", "a neighbour's answer"]
+    assert list(single.controls) == ["neighbour :1@0,0", "neighbour :1@0,2"]
+    assert single.swapped is None and single.targets is None  # it could only be plus or minus one
 
 
 def test_maps_that_show_the_operating_point_are_said_to() -> None:
@@ -144,7 +145,11 @@ def planted(random: float, swapped: float | None, neighbours: float | None, targ
 @pytest.mark.parametrize(
     ("scores", "verdict", "words"),
     [
-        ((0.1, 0.2, 0.1, 0.1), "follows", "follows its target (absolute cosine with random targets 0.10"),
+        (
+            (0.1, 0.2, 0.1, 0.1),
+            "follows",
+            "follows its target (mean absolute cosine 0.10 of 0 random targets, threshold 0.50",
+        ),
         ((0.1, 0.88, 0.1, 0.1), "swapped", "(cosine 0.88), though the two targets differ (cosine 0.10)"),
         ((0.1, -0.99, 0.1, 0.1), "swapped", "nearly this one, reversed (cosine -0.99)"),
         (
@@ -153,7 +158,8 @@ def planted(random: float, swapped: float | None, neighbours: float | None, targ
             "the two targets are alike themselves (cosine 0.90), so this pair cannot tell",
         ),
         ((0.1, 0.88, 0.95, None), "swapped", "another input's target gives nearly this one (cosine 0.88)."),
-        ((0.9, 0.88, 0.1, 0.1), "operating point", "random targets give nearly the same"),
+        ((0.9, 0.88, 0.1, 0.1), "operating point", "random targets give nearly the same (mean absolute cosine 0.90"),
+        ((0.6, 0.88, 0.1, 0.1), "operating point", "random targets give similar ones (mean absolute cosine 0.60"),
         ((0.1, 0.2, 0.95, 0.1), "alike", "hardly this query's own"),
         ((0.1, None, 0.2, None), "untried", "no other input's target was tried"),
         ((0.1, None, 0.95, None), "alike", "hardly this query's own"),
@@ -221,6 +227,6 @@ def test_what_cannot_be_removed_is_refused() -> None:
     with pytest.raises(QueryError, match=r"prior\.resized"):
         removal(graph, x, queries, [x], prior.resized((2, 6)))
     with pytest.raises(QueryError):
-        removal(graph, x, ["2:0"], [x], prior)  # type: ignore[list-item]
+        removal(graph, x, [0], [x], prior)  # type: ignore[list-item]
     with pytest.raises(QueryError, match="captured graph"):
         removal(model, x, queries, [x], prior)  # type: ignore[arg-type]

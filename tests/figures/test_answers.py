@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from matplotlib.figure import Figure
@@ -9,8 +11,11 @@ from matplotlib.text import Text
 from torch import nn
 
 import sgfi
-from sgfi.figures.answers import GREY, Painter, answer_cell, answer_grid, natural_ladder, opacity_of
+from sgfi.figures import image_grid
+from sgfi.figures.answers import GREY, Painter, _row_title, answer_cell, answer_grid, natural_ladder, opacity_of
+from sgfi.figures.grids import cell_mark, query_marks
 from sgfi.inputs.preprocessing import Preprocessing
+from sgfi.inversion.directions import Directions
 from sgfi.natural import NaturalAnswer
 
 PREPARED = Preprocessing(size=(8, 8), mean=(0.5,) * 3, std=(0.25,) * 3)
@@ -39,10 +44,44 @@ def test_a_figure_names_queries_controls_gain_and_share(look) -> None:
     assert words.count("input") == words.count("answer") == 2
     assert words.count("control: random target") == words.count("control: another input's target") == 2
     assert "2:1 (4x4x4)" in words and "2:0-2@1,2 (4x4x4)" in words
-    assert sum("share up to" in text for text in words) == 2
+    assert sum("detail share up to" in text for text in words) == 2
+    for row in look.answers:
+        for label, cosine in row.cosines.items():  # each picture's own, signed
+            assert any(f"cosine {float(cosine[0]):.2f}" in text for text in words), label
     assert sum("cosine" in text and "picture" not in text for text in words) == 4
     assert any("gain" in text and "share" in text for text in words)
     assert any("Opacity is" in text for text in words)
+
+
+def test_a_query_of_one_number_is_drawn_with_two_neighbours() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(216, 5)).eval()
+    look = sgfi.look(model, torch.randn(1, 3, 8, 8), "2:1", other=torch.randn(1, 3, 8, 8), preprocessing=PREPARED)
+    words = texts(look.figure())
+    assert words.count("control: neighbour :0") == 1 and sum("control: neighbour" in text for text in words) == 2
+    assert not any("another input" in text for text in words)
+
+
+def test_titles_name_directions_and_the_estimator() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 6, 3, padding=1), nn.ReLU(), nn.Conv2d(6, 4, 2, 2)).eval()
+    x, query = torch.randn(2, 3, 8, 8), sgfi.Query("2", None, [(1, 2)], torch.randn(1, 4))
+    look = sgfi.look(model, x[:1], query, preprocessing=PREPARED)
+    assert any("2%<1 direction in 4 channels>@1,2" in text for text in texts(look.figure()))
+    named = Directions(torch.randn(1, 4), "some/folder/sae/", (12,))
+    titled = replace(look.answers[0], inverse=replace(look.inverse, query=sgfi.Query("2", None, [(1, 2)], named)))
+    assert _row_title(titled, look.lens.node("2")).startswith("2%sae/:12@1,2")
+    words = texts(image_grid(look.lens, x, query))
+    assert any("natural inverse, path" in text for text in words) and not any("(G, D)" in text for text in words)
+
+
+def test_tokens_of_a_square_grid_are_outlined_after_the_class_token() -> None:
+    made = sgfi.capture(nn.Conv2d(3, 6, 3).eval(), torch.randn(2, 3, 8, 8)).nodes["conv2d"]
+    node = replace(made, shape=(None, 17, 6), channel_axis=2, coord_axes=(1,))
+    marks = query_marks(sgfi.Query("blocks", None, [(0,), (7,)]), node, (8, 8))
+    assert marks == (cell_mark((1, 2), (4, 4)),)  # token 0 stands nowhere
+    with pytest.raises(sgfi.errors.SgfiError, match=r"1 \+ 4 \* row \+ column"):
+        sgfi.Query("blocks", None, [(1, 2)]).checked_coords(node)
 
 
 def test_every_text_stays_on_the_paper(look) -> None:

@@ -12,7 +12,7 @@ import sgfi
 from sgfi.errors import QueryError, SgfiError
 from sgfi.evaluation.trust import trust
 from sgfi.figures.answers import opacity_of
-from sgfi.inversion import Query
+from sgfi.inversion import Query, checked_query
 from sgfi.natural import lens as module
 from sgfi.natural import solution
 from sgfi.natural.grid import GridPrior
@@ -255,9 +255,9 @@ def test_misuse_is_named() -> None:
         natural(tiny("chain"))
     lens = natural(graph, fitted)
     for queries, words in [
-        ([], "list of sgfi.Query"),
+        ([], "at least one query"),
         (Query("conv3"), "list"),
-        (["conv3"], "a str"),
+        ([3], "a int"),
         ([Query("input")], "downstream"),
         ([Query("conv9")], "Did you mean"),
         ([Query("conv3", [9])], "channels"),
@@ -313,11 +313,34 @@ def test_large_batches_of_small_queries_are_answered_in_parts(monkeypatch: pytes
     torch.testing.assert_close(parts.share, whole.share)
 
 
-def test_a_query_as_text_is_named() -> None:
-    lens, x = lens_of("chain", "point"), tiny("chain").inputs(2, seed=3)
-    for ask in (lambda: lens.samples(x, "fc:1", 2), lambda: trust(lens, x, "fc:1")):  # type: ignore[arg-type]
-        with pytest.raises(SgfiError, match=r"Query\.parse"):
-            ask()
+def test_a_query_as_text_is_the_query() -> None:
+    lens, x, query = lens_of("chain", "point"), tiny("chain").inputs(2, seed=3), Query("conv3", 1, [(0, 2)])
+    asked = sgfi.invert(lens, x, query)
+    for answer in (
+        sgfi.invert(lens, x, "conv3:1@0,2"),
+        sgfi.invert(lens, x, "conv3", 1, [(0, 2)]),
+        sgfi.sweep(lens, x, ["conv3:1@0,2"])[0],
+        trust(lens, x, "conv3:1@0,2").inverse,
+    ):
+        assert answer.query == query
+        torch.testing.assert_close(answer.value, asked.value)
+    assert lens.samples(x, "conv3:1", 2).equal(lens.samples(x, Query("conv3", 1), 2))
+    assert sgfi.invert(lens, x, "conv3").query == Query("conv3")  # a name alone
+    with pytest.raises(SgfiError, match="beside channels"):
+        sgfi.invert(lens, x, "conv3:1", channels=2)
+    with pytest.raises(SgfiError, match="expected a query <node>"):
+        sgfi.invert(lens, x, "conv3:x")
+    with pytest.raises(SgfiError, match="into one list"):
+        sgfi.sweep(lens, x, "conv3:1")  # type: ignore[arg-type]
+
+
+def test_the_name_of_a_tensor_comes_before_the_query_it_might_be() -> None:
+    class Named(dict):
+        def __contains__(self, name: object) -> bool:
+            return name == "block:3"
+
+    graph = type("Graph", (), {"nodes": Named()})()
+    assert checked_query("block:3", graph) == Query("block:3") and checked_query("block:4", graph) == Query("block", 4)
 
 
 def test_as_many_terminals_as_queries() -> None:

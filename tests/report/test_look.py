@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
 from torch import nn
 
 import sgfi
@@ -214,3 +216,26 @@ def test_a_signal_with_its_batch_axis_under_a_prior_of_its_own() -> None:
     prior = sgfi.prior([torch.randn(32, 3, 16)], kind="grid")
     with_batch, without = (sgfi.look(model, x, "0:1", prior=prior).value for x in (signal, signal[0]))
     torch.testing.assert_close(with_batch, without)
+
+
+def test_a_look_is_kept_as_numbers_with_its_queries(tmp_path: Path) -> None:
+    answer = sgfi.look(network(), torch.randn(1, 3, 8, 8), ["2:1", "2:0-2@1,2"])
+    file = answer.save(tmp_path / "look.safetensors")
+    with safe_open(file, "pt") as opened:
+        assert set(opened.keys()) == {"inverse", "share", "ridge", "residual"}
+        assert json.loads(opened.metadata()["queries"]) == ["2:1", "2:0-2@1,2"]
+        torch.testing.assert_close(opened.get_tensor("inverse")[:1], answer.value)
+        assert opened.get_tensor("residual").shape == (2,)
+    with pytest.raises(SgfiError, match="overwrite=True"):
+        answer.save(file)
+    with pytest.raises(SgfiError, match="overwrite=True"):
+        answer.save(answer.save(tmp_path / "look.png"))
+    with pytest.raises(DataError, match=r"\.safetensors"):
+        answer.save(tmp_path / "look.npz")
+
+
+def test_what_is_printed_is_short_and_says_whose_the_value_is() -> None:
+    answer = sgfi.look(network(), torch.randn(1, 3, 8, 8), ["2:1", "2:0-2@1,2"])
+    printed = [repr(answer), *map(repr, (answer.lens, answer.lens.prior, answer.answers[0], answer.inverse))]
+    assert all(len(line) < 200 and "tensor(" not in line and "\n" not in line for line in printed)
+    assert "value and share are the first one's" in printed[0] and "residual" in printed[4]

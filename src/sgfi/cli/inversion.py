@@ -12,6 +12,7 @@ import sgfi
 from sgfi.cli import options
 from sgfi.cli.loading import OpenEstimator, open_family
 from sgfi.cli.outcomes import command, say
+from sgfi.figures.style import counted
 from sgfi.inputs.data import open_data
 from sgfi.inversion import Query, depth_targets
 from sgfi.storage import draft_of
@@ -58,7 +59,7 @@ def invert(
         prepared = opened.loaded.preprocessing
         figure = image_grid(opened.estimator, x, parsed, stage=stage, names=names, preprocessing=prepared)
         save_figure(figure, out, overwrite=force)
-    say(f"{len(x)} inputs, query {_named(opened, parsed)}", quiet)
+    say(f"{counted(len(x), 'input')}, query {_named(opened, parsed)}", quiet)
     typer.echo(str(out))
 
 

@@ -15,6 +15,7 @@ from sgfi.cli import options
 from sgfi.cli.inversion import write_numbers
 from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError
+from sgfi.figures.style import counted
 from sgfi.graph import TensorGraph
 from sgfi.inputs.data import open_data, open_source
 from sgfi.inputs.graph_cache import captured_model
@@ -152,13 +153,13 @@ def look(
     answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **lens.settings)
     typer.echo(str(answer))
     write_look(answer, path, share, force)
-    say(f"{len(answer.answers)} queries, {answer.lens.describe()['jacobian']}", quiet)
+    say(f"{counted(len(answer.answers), 'query')}, {answer.lens.describe()['jacobian']}", quiet)
     typer.echo(str(path))
 
 
 def write_look(answer: Look, path: Path, share: bool, force: bool) -> None:
     """As a picture, or as numbers."""
-    if path.suffix in options.PICTURES:
+    if path.suffix != ".npy":
         answer.save(path, overwrite=force, share=share)
     else:
         write_numbers(answer.tensors(share), path)

@@ -16,6 +16,7 @@ from sgfi.cli.loading import at_length, names_model, natural_inverse
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError
 from sgfi.evaluation.tokens import profiles
+from sgfi.figures.atlases import stage_name
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import STAGES, Estimator
 from sgfi.language import agreement, energy_profile, entropy, nearest, polysemy, stacked, tokenise
@@ -64,7 +65,7 @@ def tokens(
         estimator = at_length(asked.opened, len(ids))
     positions = _positions(position, every, len(ids))
     record = _answer(loaded, estimator, ids, positions, stage)
-    _draw(record, cue or [], f"{estimator.target}, {stage}", out, force)
+    _draw(record, cue or [], f"{estimator.target}, {stage_name(estimator, stage)}", out, force)
     write_text(numbers, json.dumps(record, indent=1) + "\n")
     say(f"{len(ids)} tokens, {len(positions)} queries", quiet)
     typer.echo(str(out))
@@ -109,7 +110,7 @@ def contexts(
             {"text": context.text, "variant": context.variant, "profile": [round(share, 5) for share in row]}
             for context, row in zip(own, profile.tolist(), strict=True)
         ]
-    title = f"Terminal-token inverses of {estimator.target}, {stage}"
+    title = f"Terminal-token inverses of {estimator.target}, {stage_name(estimator, stage)}"
     save_figure(context_matrices(parts, title), out, overwrite=force)
     write_text(numbers, json.dumps(record, indent=1) + "\n")
     say(f"{sum(map(len, given.values()))} contexts", quiet)

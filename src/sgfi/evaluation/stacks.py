@@ -56,4 +56,4 @@ def checked_queries(graph: TensorGraph, x: Tensor, queries: Sequence[Query], pri
     check_input(graph, x)
     if prior.shape != tuple(x.shape[1:]):
         raise QueryError(f"a prior of inputs {tuple(x.shape[1:])}", str(prior.shape), "Use prior.resized(shape).")
-    return [checked_query(query) for query in queries]
+    return [checked_query(query, graph) for query in queries]

@@ -4,9 +4,9 @@ A picture that answers its query changes with the target. Three controls are mad
 operating point, and compared with the answer by cosine:
 
 random
-    the target is Gaussian noise of the same length, a few times. Small for an answer (about one over the root of the
-    numbers asked for); near one, with either sign, where any target gives this picture, which then shows the operating
-    point and not the feature.
+    the target is Gaussian noise: the mean absolute cosine over many targets, or over a few with its standard error
+    (:mod:`sgfi.evaluation.random_targets`). Small for an answer (about one over the root of the numbers asked for);
+    near one where any target gives this picture, which then shows the operating point and not the feature.
 swapped
     the target is another input's. High, with either sign, where the operating point decides more than the target; or
     where the two targets are alike, which their own cosine tells.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Literal
 
@@ -27,23 +28,26 @@ from torch import Tensor
 
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
-from sgfi.evaluation.stacks import lengths, noise, scaled
+from sgfi.evaluation.random_targets import along_answer, laid_out, random_targets
 from sgfi.graph import Node
 from sgfi.graph.tensor_graph import check_input
 from sgfi.inversion import Estimator, Inverse, Query, Selection, checked_query, sweep
 
-DRAWS = 3
 OPERATING_POINT = 0.5
-"""Absolute cosine with a random target's picture from which on the operating point is said to speak."""
+"""Mean absolute cosine with random targets' pictures from which on the operating point is said to speak."""
 CERTAIN = 0.9
-"""The same for a query of few numbers, where random targets are alike by chance."""
+"""The same for a query of very few numbers, where random targets are alike by chance: see :attr:`Trust.threshold`."""
+ERRORS = 2
+"""Standard errors around the mean that must lie on one side of that threshold; else nothing is said."""
 ALIKE = 0.7
 """Likeness to the neighbours' answers from which on a picture is said not to be the query's own, and to another
 input's target's picture from which on it is not said to follow its target."""
-Verdict = Literal["silent", "single", "operating point", "swapped", "alike", "untried", "follows"]
+SHOWN = 2
+"""Neighbours whose pictures are kept, of a query of one number."""
+Verdict = Literal["silent", "single", "operating point", "unclear", "swapped", "alike", "untried", "follows"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trust:
     """An answer with its controls, one number an input."""
 
@@ -54,7 +58,7 @@ class Trust:
     numbers: int
     """How many numbers the query selects."""
     swapped: Tensor | None
-    """(B,) the same for another input's target; ``None`` where there is no other input."""
+    """(B,) cosine of the picture of another input's target; ``None`` where there is no other input, or one number."""
     neighbours: Tensor | None
     """(B,) mean absolute cosine with the neighbours' answers; ``None`` where the query has none."""
     controls: dict[str, Tensor]
@@ -62,6 +66,24 @@ class Trust:
 
     targets: Tensor | None = None
     """(B,) cosine of another input's target itself with this one, over the numbers the query selects."""
+    draws: int = 0
+    """Of random targets."""
+    error: Tensor | None = None
+    """(B,) standard error of ``random``."""
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(self.verdict(index) for index in range(len(self.inverse.value)))
+        return f"<Trust in {self.inverse!r}: {verdicts}>"
+
+    @cached_property
+    def cosines(self) -> dict[str, Tensor]:
+        """Label -> (B,): of each picture in ``controls``, its own cosine with the answer."""
+        return {label: pixel_cosine(picture, self.inverse.value) for label, picture in self.controls.items()}
+
+    @property
+    def threshold(self) -> float:
+        """Of ``random``: 0.5; of n < 16 numbers ``2 / sqrt(n)``, twice what chance gives, and at most 0.9."""
+        return min(CERTAIN, max(OPERATING_POINT, 2 * self.numbers**-0.5))
 
     def verdict(self, index: int = 0) -> Verdict:
         """What the controls say about one input's picture, in a word.
@@ -72,8 +94,11 @@ class Trust:
             return "silent"
         if self.random is None:
             return "single"
-        if float(self.random[index]) > min(CERTAIN, max(OPERATING_POINT, 2 * self.numbers**-0.5)):
+        spread = ERRORS * (0.0 if self.error is None else float(self.error[index]))
+        if float(self.random[index]) - spread > self.threshold:
             return "operating point"
+        if float(self.random[index]) + spread > self.threshold:
+            return "unclear"
         if self.swapped is not None and abs(float(self.swapped[index])) > ALIKE:
             return "swapped"
         if self.neighbours is not None and float(self.neighbours[index]) > ALIKE:
@@ -82,45 +107,58 @@ class Trust:
 
     def sentence(self, index: int = 0) -> str:
         """What the controls say about one input's picture, in plain words."""
-        verdict = self.verdict(index)
-        random, swapped, alike = (
-            None if score is None else f"{float(score[index]):.2f}"
-            for score in (self.random, self.swapped, self.neighbours)
-        )
-        near = "" if alike is None else f", neighbours {alike}"
+        verdict, chance = self.verdict(index), self._chance(index)
+        near, beside = self._near(index), self._beside(index)
         if verdict == "silent":
             return "The feature registered nothing here: its answer is zero, and there is nothing to compare."
         if verdict == "single":
-            beside = "" if alike is None else f" Cosine with its neighbours' answers: {alike}."
-            return f"One number: a target can only scale its picture.{beside}"
+            return f"One number: a target can only scale its picture.{near and f' Its neighbours: {near}.'}"
         if verdict == "operating point":
+            assert self.random is not None
+            what = (
+                "not of the feature: random targets give nearly the same"
+                if float(self.random[index]) > ALIKE
+                else "more than of the feature: random targets give similar ones"
+            )
+            return f"This is a picture of the operating point, {what} ({chance})."
+        if verdict == "unclear":
             return (
-                "This is a picture of the operating point, not of the feature: random targets give nearly the same "
-                f"(absolute cosine {random})."
+                "Cannot tell whether this picture shows the feature or the operating point: random targets come too "
+                f"near the threshold ({chance}{beside})."
             )
         if verdict == "swapped":
+            assert self.swapped is not None
+            cosine = float(self.swapped[index])
             return (
-                f"Random targets give other pictures (absolute cosine {random}), but another input's target gives "
-                f"nearly this one{self._reversed(index)} (cosine {swapped}){self._why(index)}."
+                f"Random targets give other pictures ({chance}), but another input's target gives nearly this "
+                f"one{', reversed' if cosine < 0 else ''} (cosine {cosine:.2f}){self._why(index)}."
             )
         if verdict == "alike":
             return (
-                f"The picture changes with the target (random targets: absolute cosine {random}) but is hardly this "
-                f"query's own: its neighbours' answers look alike (cosine {alike})."
+                f"The picture changes with the target ({chance}) but is hardly this query's own: its neighbours' "
+                f"answers look alike ({near})."
             )
         if verdict == "untried":
-            return (
-                f"Random targets give other pictures (absolute cosine {random}{near}); no other input's target was "
-                "tried."
-            )
-        return (
-            f"The picture follows its target (absolute cosine with random targets {random}, another input's target "
-            f"{swapped}{near})."
-        )
+            return f"Random targets give other pictures ({chance}{beside}); no other input's target was tried."
+        return f"The picture follows its target ({chance}{beside})."
 
-    def _reversed(self, index: int) -> str:
-        assert self.swapped is not None
-        return ", reversed" if float(self.swapped[index]) < 0 else ""
+    def _beside(self, index: int) -> str:
+        """The controls other than random targets."""
+        swapped = "" if self.swapped is None else f"; another input's target: cosine {float(self.swapped[index]):.2f}"
+        near = self._near(index)
+        return f"{swapped}{near and f'; neighbours: {near}'}"
+
+    def _near(self, index: int) -> str:
+        return "" if self.neighbours is None else f"mean absolute cosine {float(self.neighbours[index]):.2f}"
+
+    def _chance(self, index: int) -> str:
+        """The random control in numbers."""
+        if self.random is None:
+            return ""
+        error = 0.0 if self.error is None else float(self.error[index])
+        spread = f" ± {error:.2f}" if error >= 0.005 else ""
+        mean = f"mean absolute cosine {float(self.random[index]):.2f}{spread} of {self.draws} random targets"
+        return f"{mean}, threshold {self.threshold:.2f}"
 
     def _why(self, index: int) -> str:
         """Whether the two pictures are alike because the two targets are."""
@@ -136,59 +174,70 @@ class Trust:
 
 @torch.no_grad()
 def trust(
-    estimator: Estimator, x: Tensor, query: Query, *, others: Tensor | None = None, count: int = 4, seed: int = 0
+    estimator: Estimator,
+    x: Tensor,
+    query: str | Query,
+    *,
+    others: Tensor | None = None,
+    count: int = 4,
+    seed: int = 0,
 ) -> Trust:
-    """The answer to a query with its three controls, in one sweep.
+    """The answer to a query with its three controls.
 
     ``others`` are inputs whose targets are handed to ``x``, ``(B, *input)`` or one for all; by default each input's
-    neighbour in the batch, where there is one. ``count`` is how many neighbouring queries are compared.
+    neighbour in the batch, where there is one. ``count`` is how many neighbouring queries are compared. ``seed`` is
+    that of random targets: of few numbers it decides which of them is drawn, and no score.
     """
     for inputs in (x,) if others is None else (x, others):
         check_input(estimator.graph, inputs)
     if others is not None and len(others) not in (1, len(x)):
         raise QueryError(f"one other input, or {len(x)}", str(len(others)), "Give one for all, or one for each.")
-    query = (
-        query if checked_query(query).target else query.toward(estimator.target)
-    )  # otherwise in the caller's own words
+    query = checked_query(query, estimator.graph)
+    query = query if query.target else query.toward(estimator.target)  # otherwise in the caller's own words
     nodes = [estimator.node(part.target) for part in query.parts]
     selections = [part.selection(node, x.device) for part, node in zip(query.parts, nodes, strict=True)]
     states = [estimator.state(x, node.name) for node in nodes]
-    state, numbers = _laid_out(states), sum(selection.count for selection in selections)
-    parts = list(zip(states, selections, strict=True))
-    random_targets = [
-        _laid_out([noise_like(*own, seed + draw + DRAWS * part) for part, own in enumerate(parts)])
-        for draw in range(DRAWS if numbers > 1 else 0)
-    ]
+    random = random_targets(estimator, query, states, selections, seed)
     elsewhere, targets = [], None
-    if others is not None or len(x) > 1:
+    if random is not None and (others is not None or len(x) > 1):
         swapped_states = [
             own.roll(1, 0) if others is None else estimator.state(others, node.name).expand_as(own)
             for own, node in zip(states, nodes, strict=True)
         ]
-        elsewhere, targets = [_laid_out(swapped_states)], _target_cosine(states, swapped_states, selections)
-    near = [] if query.also else neighbours(query, nodes[0], count)
-    queries = [query] * (1 + len(random_targets) + len(elsewhere)) + near
-    inverse, *rest = sweep(
-        estimator, x, queries, terminal=torch.stack([state, *random_targets, *elsewhere, *[state] * len(near)])
-    )
-    cosines = [pixel_cosine(answer.value, inverse.value) for answer in rest]
-    random, swapped, alike = (
-        cosines[: len(random_targets)],
-        cosines[len(random_targets) : len(cosines) - len(near)],
-        cosines[len(cosines) - len(near) :],
-    )
-    pictures = {"random target": rest[0].value} if random_targets else {}
-    pictures |= {"another input's target": rest[len(random_targets)].value} if elsewhere else {}
-    pictures |= {"a neighbour's answer": rest[-len(near)].value} if near and not random_targets else {}
+        elsewhere, targets = [laid_out(swapped_states)], _target_cosine(states, swapped_states, selections)
+    state, near = laid_out(states), [] if query.also else neighbours(query, nodes[0], count)
+    asked = [state, *elsewhere, *([] if random is None else random.states)]
+    answers = sweep(estimator, x, [query] * len(asked) + near, terminal=torch.stack([*asked, *[state] * len(near)]))
+    values = [answer.value for answer in answers]
+    first, last = 1 + len(elsewhere), len(asked)
+    control = None
+    if random is not None:
+        along = along_answer(estimator, x, query, values[0], random)
+        control = random.control(torch.stack(values[first:last]), values[0], along)
+    pictures = {} if control is None else {"random target": control.picture}
+    pictures |= {"another input's target": values[1]} if elsewhere else {}
+    pictures |= {} if random is not None else _labelled(near[:SHOWN], values[last:])
+    alike = [pixel_cosine(value, values[0]).abs() for value in values[last:]]
     return Trust(
-        inverse,
-        torch.stack(random).abs().mean(0) if random else None,
-        numbers,
-        swapped[0] if swapped else None,
-        torch.stack(alike).abs().mean(0) if alike else None,
+        answers[0],
+        None if control is None else control.cosine,
+        sum(selection.count for selection in selections),
+        pixel_cosine(values[1], values[0]) if elsewhere else None,
+        torch.stack(alike).mean(0) if alike else None,
         pictures,
         targets,
+        0 if control is None else control.draws,
+        None if control is None else control.error,
     )
+
+
+def _labelled(near: Sequence[Query], values: Sequence[Tensor]) -> dict[str, Tensor]:
+    """Neighbours' answers by what was asked."""
+    names = [
+        f"random direction {number}" if query.directions is not None else f"neighbour {query.at(None, query.coords)}"
+        for number, query in enumerate(near, 1)
+    ]
+    return dict(zip(names, values, strict=False))
 
 
 def _target_cosine(states: Sequence[Tensor], others: Sequence[Tensor], chosen: Sequence[Selection]) -> Tensor:
@@ -198,11 +247,6 @@ def _target_cosine(states: Sequence[Tensor], others: Sequence[Tensor], chosen: S
         for side in (states, others)
     ]
     return torch.cosine_similarity(own, other)
-
-
-def _laid_out(states: Sequence[Tensor]) -> Tensor:
-    """(B, *target), or for a group (B, numbers of all its tensors)."""
-    return states[0] if len(states) == 1 else torch.cat([state.flatten(1) for state in states], 1)
 
 
 def neighbours(query: Query, node: Node, count: int = 4) -> list[Query]:
@@ -236,10 +280,3 @@ def _shifted(query: Query, node: Node, step: Sequence[int]) -> Query | None:
     moved = [tuple(at + by for at, by in zip(coord, step, strict=True)) for coord in query.checked_coords(node) or ()]
     inside = all(0 <= at < size for coord in moved for at, size in zip(coord, node.coord_shape, strict=True))
     return query.at(query.target, moved) if inside else None
-
-
-def noise_like(state: Tensor, selection: Selection, seed: int) -> Tensor:
-    """Gaussian noise where the query looks, as long as the state."""
-    if not torch.isfinite(state).all():
-        raise QueryError("a finite target", "NaN or infinity", "Look for overflow in the model.")
-    return scaled(selection.project(noise(state, seed)), lengths(selection.project(state), 1))

@@ -154,7 +154,7 @@ def _painted(picture: Tensor, painter: Painter, opacity: Tensor | None, notes: l
 
 
 def _share_note(strongest: float | None) -> list[str]:
-    return [] if strongest is None else [f"share up to {strongest:.2f}"]
+    return [] if strongest is None else [f"detail share up to {strongest:.2f}"]
 
 
 # The layout of rows with a title above and a sentence below: inches, and points for text.
@@ -169,7 +169,7 @@ class _Row:
 
 
 def _row_title(answer: Trust, node: Node) -> str:
-    query = re.sub(r"%\S*/(?=[^/])", "%", str(answer.inverse.query))  # a file of directions without its folder
+    query = re.sub(r"%\S*/(?=[^/:@\s])", "%", str(answer.inverse.query))  # a file of directions without its folder
     return f"{query}  ({shape_name(node)})"
 
 
@@ -178,18 +178,12 @@ def _row_cells(answer: Trust, node: Node, x: Tensor, painter: Painter, share: bo
     marks = query_marks(query, node, x.shape[2:])
     source = source_cell(x[0].cpu(), painter.preprocessing)
     opacity = opacity_of(answer.inverse)[0] if share else None
-    scores = {
-        "random target": answer.random,
-        "another input's target": answer.swapped,
-        "a neighbour's answer": answer.neighbours,
-    }
     controls = [
         (
             f"control:\n{label}",
-            control_cell(answer.controls[label][0], painter, f"cosine {float(score[0]):.2f}", opacity),
+            control_cell(picture[0], painter, f"cosine {float(answer.cosines[label][0]):.2f}", opacity),
         )
-        for label, score in scores.items()
-        if score is not None and label in answer.controls
+        for label, picture in answer.controls.items()
     ]
     answered = answer_cell(answer.inverse, painter, share=share)
     return (("input", Cell(source.tensor, source.view, "", marks)), ("answer", answered), *controls)

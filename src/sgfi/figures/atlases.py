@@ -17,6 +17,7 @@ import torch
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.figures.grids import Cell, Grid, Share, View, draw_grid, query_marks
+from sgfi.figures.style import counted
 from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import STAGES, Estimator, Query, depth_targets, invert, sweep
@@ -50,7 +51,7 @@ def depth_ladder(
     """One row an input, one column a depth: how the inverse changes as the target goes deeper."""
     targets = list(targets or depth_targets(estimator))
     inverses = sweep(estimator, x, [Query(target) for target in targets], stage=stage)
-    title = f"Depth ladder, {STAGE_NAMES[stage]}: the same inputs from ever deeper tensors"
+    title = f"Depth ladder, {stage_name(estimator, stage)}: the same inputs from ever deeper tensors"
     rows = _rows(x, [inverse.value for inverse in inverses], preprocessing)
     return draw_grid(Grid(rows, _depth_heads(estimator, targets), names, title))
 
@@ -65,7 +66,7 @@ def stage_comparison(
 ) -> Figure:
     """One row an input: the photograph, ordinary backpropagation, the first map, and both maps."""
     values = [invert(estimator, x, target=target, stage=stage).value for stage in STAGES]
-    heads = ["input", *(STAGE_NAMES[stage] for stage in STAGES)]
+    heads = ["input", *(stage_name(estimator, stage) for stage in STAGES)]
     title = f"Stages of the inverse at {depth_name(estimator.node(target))}"
     return draw_grid(Grid(_rows(x, values, preprocessing), heads, names, title))
 
@@ -84,7 +85,7 @@ def stage_ladder(
         inverses = sweep(estimator, x[:1], [Query(target) for target in targets], stage=stage)
         first = source_cell(x[0], preprocessing) if stage == STAGES[0] else None
         rows.append([first, *(inverse_cell(inverse.value[0], x[0]) for inverse in inverses)])
-    labels = [STAGE_NAMES[stage] for stage in STAGES]
+    labels = [stage_name(estimator, stage) for stage in STAGES]
     title = "One input, three stages, ever deeper targets"
     return draw_grid(Grid(rows, _depth_heads(estimator, targets), labels, title))
 
@@ -174,7 +175,7 @@ def image_grid(
         cells.append(inverse_cell(value[i], x[i]))
     shown = query.toward(query.target or estimator.target)
     rows = [cells[start : start + 2 * pairs] for start in range(0, len(cells), 2 * pairs)]
-    title = f"{len(x)} inputs and their inverses from {shown}, {STAGE_NAMES[stage]}"
+    title = f"{counted(len(x), 'input')} and inverses from {shown}, {stage_name(estimator, stage)}"
     return draw_grid(Grid(rows, title=title))
 
 
@@ -195,6 +196,14 @@ def zero_target(
     ]
     heads = ["input", "full target", "zero target"]
     return draw_grid(Grid([cells], heads, title="The maps add nothing of their own"))
+
+
+def stage_name(estimator: Estimator, stage: str) -> str:
+    """How far an answer went: G and D are calibrated maps, which a natural inverse has none of."""
+    facts = estimator.describe()
+    if facts.get("estimator") != "natural inverse":
+        return STAGE_NAMES[stage]
+    return {"raw": "raw VJP", "first": "VJP, prior", "final": "natural inverse"}[stage] + f", {facts['jacobian']}"
 
 
 def depth_name(node: Node) -> str:

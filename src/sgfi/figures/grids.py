@@ -13,6 +13,7 @@ from sgfi.figures.display import Scale, natural_scale, natural_view, signed_scal
 from sgfi.figures.style import ACCENT, FAINT, FIXED, LIGHT, bare, new_figure
 from sgfi.graph import Node
 from sgfi.inversion import Query
+from sgfi.inversion.query import patch_side
 
 ATTENTION = ("softmax", "matmul", "masked_fill")
 """Ops whose two coordinates are attention's query and key."""
@@ -211,9 +212,16 @@ def cell_mark(coord: Sequence[int], shape: Sequence[int]) -> tuple[float, float,
 def query_marks(query: Query, node: Node, picture: Sequence[int]) -> tuple[tuple[float, float, float, float], ...]:
     """Outlines of the queried cells, for maps with rows and columns of the picture's (height, width) proportions.
 
-    Token positions, heads, and pairs of attention's query and key have no place on the picture.
+    Tokens are taken for a square grid of patches after a class token where their number fits. Other token positions,
+    heads, and pairs of attention's query and key have no place on the picture.
     """
-    if query.coords is None or len(node.coord_shape) != 2 or node.op in ATTENTION:
+    if query.coords is None or node.op in ATTENTION:
+        return ()
+    side = patch_side(node.coord_shape)
+    if side and picture[0] == picture[1] and picture[0] % side == 0:
+        patches = [at - 1 for (at,) in query.checked_coords(node) or () if at]
+        return tuple(cell_mark(divmod(patch, side), (side, side)) for patch in patches)
+    if len(node.coord_shape) != 2:
         return ()
     (rows, columns), (height, width) = node.coord_shape, picture
     if not 0.5 < (rows * width) / (columns * height) < 2:

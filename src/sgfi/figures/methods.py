@@ -14,6 +14,7 @@ from sgfi.experiments.exhibits import Exhibit
 from sgfi.figures.answers import Painter
 from sgfi.figures.atlases import source_cell
 from sgfi.figures.grids import Cell, Grid, draw_grid, query_marks
+from sgfi.figures.style import counted
 from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Query
@@ -65,7 +66,9 @@ def comparison_figure(shown: Compared, preprocessing: Preprocessing) -> Figure:
                 alike = float(pixel_cosine(picture[None], first[None]))
                 cells.append(even_cell(picture, painter, "" if label == labels[0] else f"cosine {alike:.2f}"))
         rows.append(cells)
-    title = f"{len(shown.x)} inputs, {len(shown.queries)} queries, {len(labels)} methods"
+    title = (
+        f"{counted(len(shown.x), 'input')}, {counted(len(shown.queries), 'query')}, {counted(len(labels), 'method')}"
+    )
     note = f"; cosine: with the picture by {labels[0]}" if len(labels) > 1 else ""
     return draw_grid(Grid(rows, heads, shown.names, f"{title}, all at one contrast{note}", side=1.75))
 

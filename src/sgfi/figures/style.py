@@ -87,11 +87,18 @@ def png(figure: Figure, theme: Theme = LIGHT, dpi: int = DPI) -> bytes:
     return buffer.getvalue()
 
 
+def counted(number: int, what: str) -> str:
+    """``1 query``, ``3 queries``."""
+    many = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
+    return f"{number} {what if number == 1 else many}"
+
+
 def save_figure(figure: Figure, path: str | Path, *, overwrite: bool = False, theme: Theme = LIGHT) -> Path:
     """Write a PNG (or what the suffix says: .svg, .pdf); refuse to write over a file unless ``overwrite``."""
     path = as_folder(path)
     if path.exists() and not overwrite:
-        raise StoreError("a path that is free", f"{path}, which exists", "Choose another or pass --force.")
+        todo = "Choose another, or pass overwrite=True (in a terminal --force)."
+        raise StoreError("a path that is free", f"{path}, which exists", todo)
     path.parent.mkdir(parents=True, exist_ok=True)
     recolour(figure, theme)
     with draft_of(path) as draft:

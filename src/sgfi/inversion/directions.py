@@ -65,7 +65,8 @@ class Directions:
 
     def __str__(self) -> str:
         rows = "" if self.numbers is None else f":{format_channels(self.numbers)}"
-        return f"{self.source or f'<{len(self)} of {self.rows.shape[-1]} channels>'}{rows}"
+        what = "direction" if len(self) == 1 else "directions"
+        return f"{self.source or f'<{len(self)} {what} in {self.rows.shape[-1]} channels>'}{rows}"
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from sgfi.errors import QueryError
-from sgfi.graph import Node, check_input, full_precision
+from sgfi.graph import Node, TensorGraph, check_input, full_precision
 from sgfi.inversion.estimator import STAGES, Estimator, Inverse
-from sgfi.inversion.query import Coord, Query
+from sgfi.inversion.query import Coord, Query, checked_query, is_query_text
 from sgfi.inversion.side_inputs import answered
 
 
@@ -28,13 +28,17 @@ def invert(
 
     ``estimator`` is a map family or a natural inverse. ``x`` is a batch ``(B, ...)``; where the model takes side
     inputs, a mapping with them and the inverted tensor, by the names of the capture. ``target`` is the estimator's own,
-    another that it answers for, or a whole :class:`Query` (for directions); ``channels`` and ``coords`` select S and Q;
+    another that it answers for, or a whole query, as a :class:`Query` or as its text (``"layer3.1.add:17@2,3"``; the
+    name of a tensor comes first where both could be meant); ``channels`` and ``coords`` select S and Q;
     ``terminal`` replaces the target's state before the query selects from it (operating point from ``x``, target from
     elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
     """
-    if isinstance(target, Query) and (channels is not None or coords is not None):
-        raise QueryError("a query, or its parts", "a query beside channels or coords", "Put them into the query.")
-    query = target if isinstance(target, Query) else Query(target, channels, coords)
+    query: str | Query = target or Query()
+    if channels is not None or coords is not None:
+        name = isinstance(target, str) and (target in estimator.graph.nodes or not is_query_text(target))
+        if target is not None and not name:
+            raise QueryError("a query, or its parts", "a query beside channels or coords", "Put them into the query.")
+        query = Query(target, channels, coords)  # type: ignore[arg-type]
     return sweep(estimator, x, [query], terminal=terminal, stage=stage)[0]
 
 
@@ -44,12 +48,12 @@ def invert(
 def sweep(
     estimator: Estimator,
     x: Tensor | Mapping[str, Any],
-    queries: Sequence[Query],
+    queries: Sequence[str | Query],
     *,
     terminal: Tensor | None = None,
     stage: str = "final",
 ) -> list[Inverse]:
-    """Many queries on one batch of inputs; queries on one target share its forward and linearisation.
+    """Many queries, or their texts, on one batch of inputs; those on one target share its forward and linearisation.
 
     ``terminal`` replaces the target's state for all queries, ``(B, ...)``, or has one for each, ``(Q, B, ...)``.
     """
@@ -63,7 +67,7 @@ def sweep(
         raise QueryError(f"a stage among {list(STAGES)}", repr(stage), "Choose one of these.")
     if isinstance(terminal, Tensor) and (terminal.layout != torch.strided or terminal.is_meta):
         raise QueryError("a dense terminal with data", f"{terminal.layout} on {terminal.device}", "Make it dense.")
-    asked = _checked_queries(queries)
+    asked = _checked_queries(estimator.graph, queries)
     if not sides:
         return _answered(estimator, x, asked, terminal, stage)
     rank = 2 if asked[0].also else len(estimator.node(asked[0].target).shape)
@@ -118,13 +122,10 @@ def _part(terminal: Tensor | None, indices: list[int], nodes: tuple[Node, ...], 
     return terminal[indices] if own else terminal  # type: ignore[index]
 
 
-def _checked_queries(queries: Sequence[Query]) -> list[Query]:
-    if isinstance(queries, Query) or not isinstance(queries, Iterable):
-        raise QueryError("a list of sgfi.Query", type(queries).__name__, "Put every query into one list.")
-    asked = list(queries)
-    strange = [type(query).__name__ for query in asked if not isinstance(query, Query)]
-    if strange:
-        raise QueryError("a list of sgfi.Query", f"a {strange[0]} among them", "Build each with sgfi.Query(...).")
+def _checked_queries(graph: TensorGraph, queries: Sequence[str | Query]) -> list[Query]:
+    if isinstance(queries, (str, Query)) or not isinstance(queries, Iterable):
+        raise QueryError("a list of queries", f"a {type(queries).__name__}", "Put every query into one list.")
+    asked = [checked_query(query, graph) for query in queries]
     if not asked:
-        raise QueryError("at least one query", "none", "Give a list of sgfi.Query.")
+        raise QueryError("at least one query", "none", 'Ask as in ["layer3.1.add:17"].')
     return asked

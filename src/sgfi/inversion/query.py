@@ -29,7 +29,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 import torch
@@ -243,8 +243,17 @@ class Query:
             zeros = ", ".join(["0"] * len(sizes))
             form = f"[{zeros}]" if len(sizes) == 1 else f"[({zeros})]"
             todo = f"Each takes {len(sizes)} number(s), as in coords={form}; leave them out for all."
+            side = patch_side(sizes)
+            if side and len(wrong[0]) == 2:
+                todo += f" In a grid of {side}x{side} patches after a class token, token 1 + {side} * row + column."
             raise QueryError(expected, str(wrong[:5]), todo)
         return coords
+
+
+def patch_side(sizes: Sequence[int]) -> int:
+    """Of tokens (1 + n * n,), which may be a class token and a grid of patches: n. Else, or of fewer than 4, zero."""
+    side = isqrt(max(0, sizes[0] - 1)) if len(sizes) == 1 else 0
+    return side if side >= 2 and side * side + 1 == sizes[0] else 0
 
 
 def format_coords(coords: Iterable[Sequence[int | None]]) -> str:
@@ -326,12 +335,20 @@ def _malformed(text: str, why: str = "") -> QueryError:
     return QueryError(f"a query {SYNTAX}", f"{text[:200]!r}{f' ({why})' if why else ''}", "Write it in this form.")
 
 
-def checked_query(query: Any) -> Query:
-    """A query, or an error that says how to write one."""
+def checked_query(query: Any, graph: TensorGraph | None = None) -> Query:
+    """A query, parsed where it is text, or an error that says how to write one. A tensor's name is no text to parse."""
+    if isinstance(query, str):
+        named = (graph is not None and query in graph.nodes) or not is_query_text(query)
+        return Query(query) if named else Query.parse(query)
     if not isinstance(query, Query):
-        todo = 'Build one with sgfi.Query(...) or sgfi.Query.parse("layer3.1.add:17").'
-        raise QueryError("a sgfi.Query", type(query).__name__, todo)
+        todo = 'Write it as in "layer3.1.add:17", or build it with sgfi.Query(...).'
+        raise QueryError("a query, as text or sgfi.Query", f"a {type(query).__name__}", todo)
     return query
+
+
+def is_query_text(text: str) -> bool:
+    """Whether a text says more than the name of a tensor."""
+    return any(mark in text for mark in (":", "@", "%", PLUS))
 
 
 def common_target(graph: TensorGraph, queries: Sequence[Query]) -> str:

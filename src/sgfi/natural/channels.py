@@ -15,7 +15,7 @@ from sgfi.natural.covariance import Prior, scalar
 from sgfi.natural.moments import Moments, floor
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ChannelPrior(Prior):
     """Block diagonal over positions: what one position says never reaches another, so causality is exact."""
 

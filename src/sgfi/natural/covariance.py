@@ -33,6 +33,9 @@ class Prior(ABC):
     of_tokens = False
     """Whether inputs are embeddings of tokens, of which the mean is none."""
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of inputs {tuple(self.shape)}, channel axis {self.channel_axis}>"
+
     @property
     @abstractmethod
     def mean(self) -> Tensor:

@@ -20,7 +20,7 @@ FINE = 16
 """Rings are one frequency step wide up to this many steps from zero, then grow in proportion to the radius."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GridPrior(Prior):
     """Stationary over d coordinate axes: C x C matrices by frequency radius r, in the cosine basis.
 

@@ -22,7 +22,7 @@ from sgfi.natural.jacobian import Jacobian, activations, jacobian
 from sgfi.natural.joint import joint_problem
 from sgfi.natural.path import POINT, Path, path_of, straight
 from sgfi.natural.photographs import default_prior
-from sgfi.natural.posterior import estimated_shares, exact_shares, perturbations
+from sgfi.natural.posterior import adjoint, estimated_shares, exact_shares, perturbations
 from sgfi.natural.recent import Recent, contents
 from sgfi.natural.reference import centred, registered
 from sgfi.natural.solution import Shares, Solution, Solver
@@ -69,7 +69,7 @@ def natural(
     return NaturalInverse(graph, known, path, ridge, value, solver)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NaturalInverse:
     """``value = S J* P (P J S J* P + lambda I)^-1 t`` for any query on any tensor with a channel axis."""
 
@@ -108,6 +108,9 @@ class NaturalInverse:
             raise QueryError("side inputs of one sample along a path", f"{several[0]!r} of several", todo)
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
+
+    def __repr__(self) -> str:
+        return f"<NaturalInverse {self.path.points} points, ridge {self.ridge:g}, {self.target_value}, {self.prior}>"
 
     @property
     def _recipe(self) -> RecipeBoundaries:
@@ -191,7 +194,8 @@ class NaturalInverse:
         self, x: Tensor, queries: Sequence[Query], terminal: Tensor | None, stage: str = "final"
     ) -> list[NaturalAnswer]:
         rank = 2 if queries[0].also else len(self.node(queries[0].target).shape)
-        chosen = Selections.of(self._selection(query, x.device) for query in queries)
+        selections = {number: self._selection(query, x.device) for number, query in {id(q): q for q in queries}.items()}
+        chosen = Selections.of(selections[id(query)] for query in queries)
         if terminal is not None:
             dtype = reduce(torch.promote_types, [self.node(part.target).dtype for part in queries[0].parts])
             like = x.new_empty(len(x), *chosen.masks.shape[1:], dtype=dtype)
@@ -211,30 +215,45 @@ class NaturalInverse:
             if not torch.isfinite(targets).all():
                 todo = "Look for overflow in the model there."
                 raise QueryError("a finite feature", f"NaN or infinity at {queries[0].target!r}", todo)
-            solved = problem.solve(chosen, targets) if stage == "final" else _pulled(problem, targets, stage)
+            solved = problem.solve(chosen, targets) if stage == "final" else problem.pulled(targets, stage)
             for number, (solution, share) in enumerate(solved):
                 states = problem.jacobian.parted(problem.jacobian.scaled(targets[number], 0.5))
                 pieces[number].append((states, solution, share))
         kept, weights = x.clone(), self.graph.fingerprint  # shares are worked out when they are asked for, at these
         return [self._answer(kept, weights, query, stage, piece) for query, piece in zip(queries, pieces, strict=True)]
 
+    def factorised(self, query: Query) -> bool:
+        """Whether a query is solved exactly, so that further targets of it cost next to nothing."""
+        work = sum(activations(self.graph, self.node(query.target).name)) * self.path.count
+        return not query.also and self.solver.exact(self._selection(query).count, work)
+
     @torch.inference_mode(False)
     @torch.no_grad()
     @full_precision()
-    def samples(self, x: Tensor, query: Query, count: int, seed: int = 0, corrections: int = 0) -> Tensor:
+    def adjoint(self, x: Tensor, query: Query, pictures: Tensor) -> Tensor:
+        """(B, *target) ``M* p`` of pictures (B, *input), where the answer to a target t is ``M t``."""
+        chosen, parts = self._selection(query, x.device), self._parts(x, query)
+        problems = ((at, len(part), self._problem_of(part, query)) for at, part in parts)
+        return torch.cat([adjoint(problem, chosen, pictures[at : at + size]) for at, size, problem in problems])
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    @full_precision()
+    def samples(self, x: Tensor, query: str | Query, count: int, seed: int = 0, corrections: int = 0) -> Tensor:
         """(count, B, ...) inputs that the queried feature cannot tell from ``x``, to first order: posterior draws.
 
         ``corrections``: Gauss-Newton steps that bring the feature of each draw back to that of ``x`` through the
         network, ``x' + S J'* P (P J' S J'* P + lambda' I)^-1 P (H(x) - H(x'))`` with J' at x' and a small lambda'.
         """
         check_input(self.graph, x)
+        query = checked_query(query, self.graph)
         asked = (count, 1, "at least one sample"), (corrections, 0, "corrections from zero up"), (seed, 0, "a seed")
         for number, least, what in asked:
             if not whole(number, least):
                 raise QueryError(what, repr(number), "Give a whole number.")
-        if corrections and len(checked_query(query).parts) > 1:
+        if corrections and len(query.parts) > 1:
             raise QueryError("one tensor where samples are corrected", str(query), "Ask about each tensor by itself.")
-        (answer,) = self._answers(x, [checked_query(query)], None)
+        (answer,) = self._answers(x, [query], None)
         chosen, drawn, residuals = self._selection(query, x.device), [], [answer.residual]
         for start, part in self._parts(x, query):
             problem = self._problem_of(part, query)
@@ -382,12 +401,3 @@ class NaturalInverse:
         if rows and len(x):
             most = min(most, max(1, ROWS_MEMORY // (rows * x[0].numel() * x.element_size())))
         return [(start, x[start : start + most]) for start in range(0, len(x), most)]
-
-
-def _pulled(problem: Problem, targets: Tensor, stage: str) -> list[tuple[Solution, Shares | None]]:
-    """Without a solve: ``J* P t``, for ``"first"`` under the prior."""
-    pulled = problem.jacobian.pull(targets)
-    pulled = problem.prior.apply(pulled) if stage == "first" else pulled
-    unknown = pulled.new_full((1, pulled.shape[1]), torch.nan, dtype=torch.float64)
-    steps = torch.zeros_like(unknown, dtype=torch.int64)
-    return [(Solution(value.unsqueeze(0), unknown, unknown, steps), None) for value in pulled]

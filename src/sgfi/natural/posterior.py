@@ -1,4 +1,4 @@
-"""What the query leaves open: draws from the posterior by perturb-and-solve, and the share they estimate."""
+"""What the query leaves open: posterior draws by perturb-and-solve, the share they estimate; and the adjoint."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from sgfi.natural.solve import Problem
 
 SHARE_TOLERANCE = 0.1
 """To which the draws of a share are solved: what they explain is known no better than their number allows."""
+TIGHT = 0.01
+"""Residual of an adjoint, which is divided by lambda."""
 
 
 def perturbations(problem: Problem, selection: Selection, count: int, seed: int) -> tuple[Tensor, Solution]:
@@ -34,6 +36,20 @@ def perturbations(problem: Problem, selection: Selection, count: int, seed: int)
         return draws, system.solve(pushed + _noise(problem.ridge(selection), white))
     whole = problem.systems(Selections.of([selection] * count), problem.solver.preconditioner_of(count))
     return draws, whole.solve(pushed + _noise(problem.ridge(selection), white), problem.solver)
+
+
+def adjoint(problem: Problem, selection: Selection, pictures: Tensor) -> Tensor:
+    """``M* p`` (B, *target) of pictures (B, *input), where the answer to a target t is ``M t``.
+
+    ``A^-1 b`` with ``A = P J S J* P + lambda I`` and ``b = P J S p``, read off the answer v to b:
+    ``(b - P J v) / lambda``.
+    """
+    tight = replace(problem, solver=replace(problem.solver, tolerance=min(problem.solver.tolerance, TIGHT)))
+    chosen, push = Selections.of([selection]), problem.jacobian.push
+    pushed = chosen.project(push(problem.prior.apply(pictures.unsqueeze(0))))
+    ((solution, _),) = tight.solve(chosen, pushed)
+    left = (pushed - chosen.project(push(solution.value)))[0]
+    return problem.jacobian.scaled(left / solution.ridge[0].to(left).reshape(-1, *[1] * (left.dim() - 1)))
 
 
 def exact_shares(problem: Problem, selection: Selection) -> Shares:

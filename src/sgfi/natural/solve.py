@@ -46,14 +46,27 @@ class Problem:
         small = [number for number, selection in enumerate(chosen) if self.is_small(selection)]
         large = [number for number in range(len(chosen)) if number not in set(small)]
         answers: dict[int, tuple[Solution, Shares | None]] = {}
-        for number, system in self.exact_systems(chosen, small):
-            answers[number] = system.solve(targets[number : number + 1]), system.shares()
+        same: dict[Selection, list[int]] = {}  # one query with several targets has one system
+        for number in small:
+            same.setdefault(chosen[number], []).append(number)
+        for first, system in self.exact_systems(chosen, [numbers[0] for numbers in same.values()]):
+            numbers = same[chosen[first]]
+            solution, shares = system.solve(targets[numbers]), system.shares()
+            answers.update({number: (_row(solution, row), shares) for row, number in enumerate(numbers)})
         kind = self.solver.preconditioner_of(len(large))
         for some in _chunks(large, self.jacobian.chunk):
             whole = self.systems(chosen.some(some), kind).solve(targets[some], self.solver)
             for row, number in enumerate(some):
                 answers[number] = _row(whole, row), None
         return [answers[number] for number in range(len(chosen))]
+
+    def pulled(self, targets: Tensor, stage: str) -> list[tuple[Solution, Shares | None]]:
+        """Without a solve: ``J* P t``, for ``"first"`` under the prior."""
+        pulled = self.jacobian.pull(targets)
+        pulled = self.prior.apply(pulled) if stage == "first" else pulled
+        unknown = pulled.new_full((1, pulled.shape[1]), torch.nan, dtype=torch.float64)
+        steps = torch.zeros_like(unknown, dtype=torch.int64)
+        return [(Solution(value.unsqueeze(0), unknown, unknown, steps), None) for value in pulled]
 
     def is_small(self, selection: Selection) -> bool:
         """Whether the rows of a query are written out."""

@@ -47,18 +47,23 @@ def removed(name: str, estimator: Estimator, x: Tensor, queries: Sequence[Query]
     }
 
 
+def tried(records: Sequence[Record]) -> list[str]:
+    """The controls of any of the queries."""
+    return [name for name in CONTROLS if any(entry[name] is not None for entry in records)]
+
+
 def control_table(records: Sequence[Record]) -> Table:
     """Controls that were tried for none of the queries have no column."""
-    tried = [name for name in CONTROLS if any(entry[name] is not None for entry in records)]
+    columns = tried(records)
     rows = tuple(
         (
             NAMES[entry["estimator"]],
             f"`{entry['query']}`",
-            *("" if entry[name] is None else f"{entry[name]['mean_absolute']:.2f}" for name in tried),
+            *("" if entry[name] is None else f"{entry[name]['mean_absolute']:.2f}" for name in columns),
         )
         for entry in records
     )
-    return Table(("estimator", "query", *tried), rows)
+    return Table(("estimator", "query", *columns), rows)
 
 
 def removal_table(records: Sequence[Record]) -> Table:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from sgfi.errors import QueryError, did_you_mean
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.pictures import METHODS, NATURAL, Scene, pictures
+from sgfi.figures.style import counted
 from sgfi.graph import Node, TensorGraph
 from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
@@ -76,7 +77,7 @@ class Comparison:
 
     def __str__(self) -> str:
         first, *others = self.values
-        lines = [f"{len(self.x)} inputs, {len(self.queries)} queries, methods {', '.join(self.values)}"]
+        lines = [f"{self.asked}, methods {', '.join(self.values)}"]
         for other in others:
             for query, cosines in zip(self.queries, self.cosine(first, other), strict=True):
                 lines.append(
@@ -85,7 +86,12 @@ class Comparison:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"<Comparison of {len(self.x)} inputs, {len(self.queries)} queries, {len(self.values)} methods>"
+        return f"<Comparison of {self.asked}, {counted(len(self.values), 'method')}>"
+
+    @property
+    def asked(self) -> str:
+        """How many inputs and queries."""
+        return f"{counted(len(self.x), 'input')}, {counted(len(self.queries), 'query')}"
 
 
 def compare(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from sgfi.errors import DataError, QueryError
+from sgfi.errors import DataError, QueryError, StoreError
 from sgfi.evaluation.trust import Trust, trust
 from sgfi.graph import TensorGraph
 from sgfi.graph.wrappers import unwrapped
@@ -23,11 +24,13 @@ from sgfi.inversion import Inverse, Query, depth_targets
 from sgfi.language import tokenise
 from sgfi.natural import NaturalAnswer, NaturalInverse, Prior, embedding_prior, natural
 from sgfi.report.captured import captured
+from sgfi.storage.files import write_tensors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Source = nn.Module | TensorGraph | LoadedModel
+PICTURES, NUMBERS = (".png", ".svg", ".pdf"), ".safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,27 +73,45 @@ class Look:
         return answers_figure(self.answers, self.x, nodes, painter, share=share)
 
     def tensors(self, share: bool = True) -> dict[str, Tensor]:
-        """``inverse`` (Q, *input), a row for each query, and ``share`` (Q, *coordinates)."""
+        """By query: ``inverse`` (Q, *input), ``ridge`` and ``residual`` (Q,), ``share`` (Q, *coordinates)."""
         inverses = [answer.inverse for answer in self.answers]
         tensors = {"inverse": torch.cat([inverse.value for inverse in inverses])}
+        for name in ("ridge", "residual"):
+            numbers = [getattr(inverse, name, None) for inverse in inverses]
+            known = [number for number in numbers if number is not None]
+            tensors |= {name: torch.cat(known)} if known else {}
         if share:
             tensors["share"] = torch.cat([inverse.share for inverse in inverses if inverse.share is not None])
         return tensors
 
     def save(self, path: str | Path, *, overwrite: bool = False, share: bool = True) -> Path:
-        """The figure as .png, .svg or .pdf."""
+        """The figure as .png, .svg or .pdf, or :meth:`tensors` as .safetensors with the queries as metadata."""
         from sgfi.figures import save_figure
 
+        path = Path(path)
+        if path.suffix not in (*PICTURES, NUMBERS):
+            raise DataError(f"a file that ends in {', '.join((*PICTURES, NUMBERS))}", path.name, "Choose one of these.")
+        if path.suffix == NUMBERS:
+            if path.exists() and not overwrite:
+                raise StoreError("a path that is free", f"{path}, which exists", "Choose another, or overwrite=True.")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_tensors(path, self.tensors(share), {"queries": json.dumps(self.queries)})
+            return path
         return save_figure(self.figure(share), path, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
         return drawn_as_html(self.figure, tuple(self.x.shape[1:]), str(self))
 
+    @property
+    def queries(self) -> list[str]:
+        return [str(answer.inverse.query) for answer in self.answers]
+
     def __str__(self) -> str:
         return "\n".join(f"{answer.inverse.query}: {answer.sentence()}{_solved(answer)}" for answer in self.answers)
 
     def __repr__(self) -> str:
-        return f"<Look at {', '.join(str(answer.inverse.query) for answer in self.answers)}>"
+        first = "; value and share are the first one's, tensors() has all" if len(self.answers) > 1 else ""
+        return f"<Look at {', '.join(self.queries)}{first}>"
 
 
 def _solved(answer: Trust) -> str:

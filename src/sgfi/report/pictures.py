@@ -96,9 +96,8 @@ def map_trust_picture(answers: Sequence[Trust], x: Tensor, preprocessing: Prepro
     rows = []
     for answer in answers:
         row = [source_cell(x[0], preprocessing), Cell(answer.inverse.value[0])]
-        scores = {"random target": answer.random, "another input's target": answer.swapped}
         row += [
-            Cell(picture[0], "natural", "" if scores.get(label) is None else f"cos {float(scores[label][0]):.2f}")  # type: ignore[index]
+            Cell(picture[0], "natural", f"cosine {float(answer.cosines[label][0]):.2f}")
             for label, picture in answer.controls.items()
         ]
         rows.append(tuple(row))

@@ -34,8 +34,12 @@ OF_MAPS = (
 )
 CONTROL_NOTE = """
     Above, what the controls say about the first input; in the table, the mean absolute cosine with the answer over
-    {inputs}. **random**: a random target of the same length; near 1, the operating point speaks. **swapped**: another
-    input's target. **neighbours**: the answers of neighbouring queries; near 1, the picture is not the query's own."""
+    {inputs}. {controls}"""
+CONTROLS = {
+    "random": "**random**: random targets; near 1, the operating point speaks.",
+    "swapped": "**swapped**: another input's target.",
+    "neighbours": "**neighbours**: the answers of neighbouring queries; near 1, the picture is not the query's own.",
+}
 REMOVAL_NOTE = """
     Each picture, scaled to 15 % of the input's deviation from the mean, is taken out of the input: how much of its own
     feature goes, of the others', and how often the own picture is the one that removes it most. {inputs}: an
@@ -179,7 +183,8 @@ class Steps(ABC):
             answers.append(trust(estimator, x[:count], query, others=others))
         records = checks.controls(name, answers)
         self.record.setdefault("controls", []).extend(records)
-        note = paragraph(CONTROL_NOTE.format(inputs=counted(count)))
+        explained = " ".join(CONTROLS[name] for name in checks.tried(records))
+        note = paragraph(CONTROL_NOTE.format(inputs=counted(count), controls=explained))
         said = [paragraph(f"`{entry['query']}`: {entry['sentence']}") for entry in records]
         return [*self.drawn_trust(answers, estimator), *said, checks.control_table(records), note]
 

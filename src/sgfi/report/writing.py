@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from sgfi.errors import QueryError
+from sgfi.inputs.models import describe_weights
 from sgfi.report.checks import Record
 from sgfi.report.html import Block, Code, Section, Text
 from sgfi.report.look import is_picture
@@ -29,11 +31,13 @@ def write_report(
     settings = settings or ReportSettings()
     steps_of = steps_for(subject)
     check_queries(subject, settings)
-    title = settings.title or f"What features of {subject.loaded.spec} identify"
+    made = {"spec": subject.loaded.spec, "weights": subject.loaded.weights}
+    random = " with random weights" if describe_weights(made) == "random" else ""
+    title = settings.title or f"What features of {subject.loaded.spec}{random} identify"
     inputs = ", ".join(subject.names)
     lead = (
         settings.lead
-        or f"Feature inverses of `{subject.loaded.spec}` on {counted(len(subject.x))}: {inputs}. {WARNING}"
+        or f"Feature inverses of `{subject.loaded.spec}`{random} on {counted(len(subject.x))}: {inputs}. {WARNING}"
     )
     record: Record = {"made_by": settings.command, "inputs": list(subject.names), "natural": subject.lens.describe()}
     page = Page(out, title, lead, record, settings.seconds, progress, settings.foot)
@@ -87,8 +91,11 @@ def _made(steps: Steps) -> list[Block]:
     queries = [*settings.queries, *steps.asked.channels[:1], *steps.asked.cells[:1]]
     picture = isinstance(steps, PictureSteps)
     size = f" --size {subject.x.shape[-1]}" if picture else ""
+    given = subject.loaded.weights
+    weights = "" if given == "pretrained" else f" --weights {shlex.quote(str(given))}"
     data, out = ("photo.jpg", "answer.png") if picture else ('"a text"', "answer.safetensors")
-    lines = [f'sgfi look {subject.loaded.spec} {data}{size} --query "{query}" --out {out}' for query in queries[:3]]
+    asked = f"sgfi look {subject.loaded.spec} {data}{size}{weights}"
+    lines = [f'{asked} --query "{query}" --out {out}' for query in queries[:3]]
     if subject.maps is not None:
         lines += [f"sgfi maps info {source} --quality", f"sgfi evaluate {source} other-inputs/ --out results.json"]
     lines += [f"sgfi graph {subject.loaded.spec} --match {queries[0].target}"]

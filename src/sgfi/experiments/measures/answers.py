@@ -18,9 +18,9 @@ import sgfi
 from sgfi.errors import QueryError
 from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.occlusion import Occlusion, occlusion
+from sgfi.evaluation.random_targets import noise_like
 from sgfi.evaluation.removal import SCALES, Trial, best_at_own
 from sgfi.evaluation.selectivity import likeness
-from sgfi.evaluation.trust import noise_like
 from sgfi.experiments.cases import Case
 from sgfi.experiments.ledger import Ledger, Scores
 from sgfi.experiments.measures.contestants import DECODER, ESTIMATORS, MAPS, NATURAL, Contestants, prior_of

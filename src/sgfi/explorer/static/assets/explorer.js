@@ -1,4 +1,4 @@
-var he, x, Ze, B, Ae, et, tt, me, re, Q, nt, Te, we, xe, rt, ae = {}, ce = [], xt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
+var he, k, Ze, B, Ae, et, tt, me, re, Q, nt, Te, we, ke, rt, ae = {}, ce = [], kt = /acit|ex(?:s|g|n|p|$)|rph|grid|ows|mnc|ntw|ine[ch]|zoo|^ord|itera/i, pe = Array.isArray;
 function R(e, t) {
   for (var n in t) e[n] = t[n];
   return e;
@@ -6,7 +6,7 @@ function R(e, t) {
 function Se(e) {
   e && e.parentNode && e.parentNode.removeChild(e);
 }
-function kt(e, t, n) {
+function xt(e, t, n) {
   var s, o, i, c = {};
   for (i in t) i == "key" ? s = t[i] : i == "ref" ? o = t[i] : c[i] = t[i];
   if (arguments.length > 2 && (c.children = arguments.length > 3 ? he.call(arguments, 2) : n), typeof e == "function" && e.defaultProps != null) for (i in e.defaultProps) c[i] === void 0 && (c[i] = e.defaultProps[i]);
@@ -14,7 +14,7 @@ function kt(e, t, n) {
 }
 function ie(e, t, n, s, o) {
   var i = { type: e, props: t, key: n, ref: s, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: o ?? ++Ze, __i: -1, __u: 0 };
-  return o == null && x.vnode != null && x.vnode(i), i;
+  return o == null && k.vnode != null && k.vnode(i), i;
 }
 function U(e) {
   return e.children;
@@ -30,7 +30,7 @@ function W(e, t) {
 function $t(e) {
   if (e.__P && e.__d) {
     var t = e.__v, n = t.__e, s = [], o = [], i = R({}, t);
-    i.__v = t.__v + 1, x.vnode && x.vnode(i), Me(e.__P, i, t, e.__n, e.__P.namespaceURI, 32 & t.__u ? [n] : null, s, n ?? W(t), !!(32 & t.__u), o), i.__v = t.__v, i.__.__k[i.__i] = i, at(s, i, o), t.__e = t.__ = null, i.__e != n && it(i);
+    i.__v = t.__v + 1, k.vnode && k.vnode(i), Me(e.__P, i, t, e.__n, e.__P.namespaceURI, 32 & t.__u ? [n] : null, s, n ?? W(t), !!(32 & t.__u), o), i.__v = t.__v, i.__.__k[i.__i] = i, at(s, i, o), t.__e = t.__ = null, i.__e != n && it(i);
   }
 }
 function it(e) {
@@ -38,8 +38,8 @@ function it(e) {
     if (t != null && t.__e != null) return e.__e = e.__c.base = t.__e;
   }), it(e);
 }
-function ke(e) {
-  (!e.__d && (e.__d = !0) && B.push(e) && !de.__r++ || Ae != x.debounceRendering) && ((Ae = x.debounceRendering) || et)(de);
+function xe(e) {
+  (!e.__d && (e.__d = !0) && B.push(e) && !de.__r++ || Ae != k.debounceRendering) && ((Ae = k.debounceRendering) || et)(de);
 }
 function de() {
   try {
@@ -80,7 +80,7 @@ function Ct(e, t, n, s) {
   return -1;
 }
 function Ne(e, t, n) {
-  t[0] == "-" ? e.setProperty(t, n ?? "") : e[t] = n == null ? "" : typeof n != "number" || xt.test(t) ? n : n + "px";
+  t[0] == "-" ? e.setProperty(t, n ?? "") : e[t] = n == null ? "" : typeof n != "number" || kt.test(t) ? n : n + "px";
 }
 function te(e, t, n, s, o) {
   var i, c;
@@ -89,7 +89,7 @@ function te(e, t, n, s, o) {
     if (typeof s == "string" && (e.style.cssText = s = ""), s) for (t in s) n && t in n || Ne(e.style, t, "");
     if (n) for (t in n) s && n[t] == s[t] || Ne(e.style, t, n[t]);
   }
-  else if (t[0] == "o" && t[1] == "n") i = t != (t = t.replace(nt, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + i] = n, n ? s ? n[Q] = s[Q] : (n[Q] = Te, e.addEventListener(t, i ? xe : we, i)) : e.removeEventListener(t, i ? xe : we, i);
+  else if (t[0] == "o" && t[1] == "n") i = t != (t = t.replace(nt, "$1")), c = t.toLowerCase(), t = c in e || t == "onFocusOut" || t == "onFocusIn" ? c.slice(2) : t.slice(2), e.l || (e.l = {}), e.l[t + i] = n, n ? s ? n[Q] = s[Q] : (n[Q] = Te, e.addEventListener(t, i ? ke : we, i)) : e.removeEventListener(t, i ? ke : we, i);
   else {
     if (o == "http://www.w3.org/2000/svg") t = t.replace(/xlink(H|:h)/, "h").replace(/sName$/, "s");
     else if (t != "width" && t != "height" && t != "href" && t != "list" && t != "form" && t != "tabIndex" && t != "download" && t != "rowSpan" && t != "colSpan" && t != "role" && t != "popover" && t in e) try {
@@ -106,18 +106,18 @@ function Oe(e) {
       var n = this.l[t.type + e];
       if (t[re] == null) t[re] = Te++;
       else if (t[re] < n[Q]) return;
-      return n(x.event ? x.event(t) : t);
+      return n(k.event ? k.event(t) : t);
     }
   };
 }
 function Me(e, t, n, s, o, i, c, d, u, a) {
-  var h, f, l, p, g, y, v, b, _, m, k, N, P, L, S, w, M = t.type;
+  var h, f, l, p, g, y, v, b, _, m, x, N, P, L, S, w, M = t.type;
   if (t.constructor !== void 0) return null;
-  128 & n.__u && (u = !!(32 & n.__u), i = [d = t.__e = n.__e]), (h = x.__b) && h(t);
+  128 & n.__u && (u = !!(32 & n.__u), i = [d = t.__e = n.__e]), (h = k.__b) && h(t);
   e: if (typeof M == "function") {
     f = c.length;
     try {
-      if (_ = t.props, m = M.prototype && M.prototype.render, k = (h = M.contextType) && s[h.__c], N = h ? k ? k.props.value : h.__ : s, n.__c ? b = (l = t.__c = n.__c).__ = l.__E : (m ? t.__c = l = new M(_, N) : (t.__c = l = new se(_, N), l.constructor = M, l.render = St), k && k.sub(l), l.state || (l.state = {}), l.__n = s, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = t, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
+      if (_ = t.props, m = M.prototype && M.prototype.render, x = (h = M.contextType) && s[h.__c], N = h ? x ? x.props.value : h.__ : s, n.__c ? b = (l = t.__c = n.__c).__ = l.__E : (m ? t.__c = l = new M(_, N) : (t.__c = l = new se(_, N), l.constructor = M, l.render = St), x && x.sub(l), l.state || (l.state = {}), l.__n = s, p = l.__d = !0, l.__h = [], l._sb = []), m && l.__s == null && (l.__s = l.state), m && M.getDerivedStateFromProps != null && (l.__s == l.state && (l.__s = R({}, l.__s)), R(l.__s, M.getDerivedStateFromProps(_, l.__s))), g = l.props, y = l.state, l.__v = t, p) m && M.getDerivedStateFromProps == null && l.componentWillMount != null && l.componentWillMount(), m && l.componentDidMount != null && l.__h.push(l.componentDidMount);
       else {
         if (m && M.getDerivedStateFromProps == null && _ !== g && l.componentWillReceiveProps != null && l.componentWillReceiveProps(_, N), t.__v == n.__v || !l.__e && l.shouldComponentUpdate != null && l.shouldComponentUpdate(_, l.__s, N) === !1) {
           t.__v != n.__v && (l.props = _, l.state = l.__s, l.__d = !1), t.__e = n.__e, t.__k = n.__k, t.__k.some(function(I) {
@@ -129,7 +129,7 @@ function Me(e, t, n, s, o, i, c, d, u, a) {
           l.componentDidUpdate(g, y, v);
         });
       }
-      if (l.context = N, l.props = _, l.__P = e, l.__e = !1, P = x.__r, L = 0, m) l.state = l.__s, l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
+      if (l.context = N, l.props = _, l.__P = e, l.__e = !1, P = k.__r, L = 0, m) l.state = l.__s, l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), ce.push.apply(l.__h, l._sb), l._sb = [];
       else do
         l.__d = !1, P && P(t), h = l.render(l.props, l.state, l.context), l.state = l.__s;
       while (l.__d && ++L < 25);
@@ -141,23 +141,23 @@ function Me(e, t, n, s, o, i, c, d, u, a) {
           i != null && (i[i.indexOf(d)] = null), t.__e = d;
         } else if (i != null) for (w = i.length; w--; ) Se(i[w]);
       } else t.__e = n.__e;
-      t.__k == null && (t.__k = n.__k || []), I.then || lt(t), x.__e(I, t, n);
+      t.__k == null && (t.__k = n.__k || []), I.then || lt(t), k.__e(I, t, n);
     }
   } else i == null && t.__v == n.__v ? (t.__k = n.__k, t.__e = n.__e) : d = t.__e = Tt(n.__e, t, n, s, o, i, c, u, a);
-  return (h = x.diffed) && h(t), 128 & t.__u ? void 0 : d;
+  return (h = k.diffed) && h(t), 128 & t.__u ? void 0 : d;
 }
 function lt(e) {
   e && (e.__c && (e.__c.__e = !0), e.__k && e.__k.some(lt));
 }
 function at(e, t, n) {
   for (var s = 0; s < n.length; s++) Pe(n[s], n[++s], n[++s]);
-  x.__c && x.__c(t, e), e.some(function(o) {
+  k.__c && k.__c(t, e), e.some(function(o) {
     try {
       e = o.__h, o.__h = [], e.some(function(i) {
         i.call(o);
       });
     } catch (i) {
-      x.__e(i, o.__v);
+      k.__e(i, o.__v);
     }
   });
 }
@@ -174,7 +174,7 @@ function Tt(e, t, n, s, o, i, c, d, u) {
   }
   if (e == null) {
     if (_ == null) return document.createTextNode(b);
-    e = document.createElementNS(o, _, b.is && b), d && (x.__m && x.__m(t, i), d = !1), i = null;
+    e = document.createElementNS(o, _, b.is && b), d && (k.__m && k.__m(t, i), d = !1), i = null;
   }
   if (_ == null) v === b || d && e.data == b || (e.data = b);
   else {
@@ -194,16 +194,16 @@ function Pe(e, t, n) {
       s && e.__u(), s && t == null || (e.__u = e(t));
     } else e.current = t;
   } catch (o) {
-    x.__e(o, n);
+    k.__e(o, n);
   }
 }
 function dt(e, t, n) {
   var s, o;
-  if (x.unmount && x.unmount(e), (s = e.ref) && (s.current && s.current != e.__e || Pe(s, null, t)), (s = e.__c) != null) {
+  if (k.unmount && k.unmount(e), (s = e.ref) && (s.current && s.current != e.__e || Pe(s, null, t)), (s = e.__c) != null) {
     if (s.componentWillUnmount) try {
       s.componentWillUnmount();
     } catch (i) {
-      x.__e(i, t);
+      k.__e(i, t);
     }
     s.base = s.__P = s.__n = null;
   }
@@ -215,7 +215,7 @@ function St(e, t, n) {
 }
 function $e(e, t, n) {
   var s, o, i, c;
-  t == document && (t = document.documentElement), x.__ && x.__(e, t), o = (s = !1) ? null : t.__k, i = [], c = [], Me(t, e = t.__k = kt(U, null, [e]), o || ae, ae, t.namespaceURI, o ? null : t.firstChild ? he.call(t.childNodes) : null, i, o ? o.__e : t.firstChild, s, c), at(i, e, c), e.props.children = null;
+  t == document && (t = document.documentElement), k.__ && k.__(e, t), o = (s = !1) ? null : t.__k, i = [], c = [], Me(t, e = t.__k = xt(U, null, [e]), o || ae, ae, t.namespaceURI, o ? null : t.firstChild ? he.call(t.childNodes) : null, i, o ? o.__e : t.firstChild, s, c), at(i, e, c), e.props.children = null;
 }
 function Mt(e) {
   function t(n) {
@@ -226,7 +226,7 @@ function Mt(e) {
       s = null;
     }, this.shouldComponentUpdate = function(i) {
       this.props.value != i.value && s.forEach(function(c) {
-        c.__e = !0, ke(c);
+        c.__e = !0, xe(c);
       });
     }, this.sub = function(i) {
       s.add(i);
@@ -240,7 +240,7 @@ function Mt(e) {
     return n.children(s);
   }).contextType = t, t;
 }
-he = ce.slice, x = { __e: function(e, t, n, s) {
+he = ce.slice, k = { __e: function(e, t, n, s) {
   for (var o, i, c; t = t.__; ) if ((o = t.__c) && !o.__) try {
     if ((i = o.constructor) && i.getDerivedStateFromError != null && (o.setState(i.getDerivedStateFromError(e)), c = o.__d), o.componentDidCatch != null && (o.componentDidCatch(e, s || {}), c = o.__d), c) return o.__E = o;
   } catch (d) {
@@ -249,12 +249,12 @@ he = ce.slice, x = { __e: function(e, t, n, s) {
   throw e;
 } }, Ze = 0, se.prototype.setState = function(e, t) {
   var n;
-  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof e == "function" && (e = e(R({}, n), this.props)), e && R(n, e), e != null && this.__v && (t && this._sb.push(t), ke(this));
+  n = this.__s != null && this.__s != this.state ? this.__s : this.__s = R({}, this.state), typeof e == "function" && (e = e(R({}, n), this.props)), e && R(n, e), e != null && this.__v && (t && this._sb.push(t), xe(this));
 }, se.prototype.forceUpdate = function(e) {
-  this.__v && (this.__e = !0, e && this.__h.push(e), ke(this));
+  this.__v && (this.__e = !0, e && this.__h.push(e), xe(this));
 }, se.prototype.render = U, B = [], et = typeof Promise == "function" ? Promise.prototype.then.bind(Promise.resolve()) : setTimeout, tt = function(e, t) {
   return e.__v.__b - t.__v.__b;
-}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, Q = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Te = 0, we = Oe(!1), xe = Oe(!0), rt = 0;
+}, de.__r = 0, me = Math.random().toString(8), re = "__d" + me, Q = "__a" + me, nt = /(PointerCapture)$|Capture$/i, Te = 0, we = Oe(!1), ke = Oe(!0), rt = 0;
 var Pt = 0;
 function r(e, t, n, s, o, i) {
   t || (t = {});
@@ -262,9 +262,9 @@ function r(e, t, n, s, o, i) {
   if ("ref" in u) for (d in u = {}, t) d == "ref" ? c = t[d] : u[d] = t[d];
   var a = { type: e, props: u, key: n, ref: c, __k: null, __: null, __b: 0, __e: null, __c: null, constructor: void 0, __v: --Pt, __i: -1, __u: 0, __source: o, __self: i };
   if (typeof e == "function" && (c = e.defaultProps)) for (d in c) u[d] === void 0 && (u[d] = c[d]);
-  return x.vnode && x.vnode(a), a;
+  return k.vnode && k.vnode(a), a;
 }
-var K, $, ge, Ee, Y = 0, ut = [], T = x, Le = T.__b, Re = T.__r, Ue = T.diffed, je = T.__c, De = T.unmount, Ie = T.__;
+var K, $, ge, Ee, Y = 0, ut = [], T = k, Le = T.__b, Re = T.__r, Ue = T.diffed, je = T.__c, De = T.unmount, Ie = T.__;
 function _e(e, t) {
   T.__h && T.__h($, e, Y || t), Y = 0;
   var n = $.__H || ($.__H = { __: [], __h: [] });
@@ -668,7 +668,7 @@ const Ge = [["final", "answer"], ["first", "gradient under the prior"], ["raw", 
 function It() {
   const { view: e, models: t, inputs: n, model: s, set: o } = C(), i = { m: e.bm || e.m, x: e.bx || e.x, q: e.bq || e.q, s: e.bs }, c = t.find((m) => m.id === i.m), [d, u] = q(i.q);
   O(() => u(i.q), [i.q]);
-  const a = ee({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${e.m}~${e.x}~final~${e.q}`, g = e.w === "signed" ? { view: "signed" } : {}, y = j(f ? A("inverse", e, "json", { with: l }) : null), v = (m) => n.find((k) => k.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
+  const a = ee({ lens: e.m, input: e.x, query: e.q, stages: ["final"] }), h = ee({ lens: i.m, input: i.x, query: i.q, stages: [i.s] }), f = a.final?.state === "done" && h[i.s]?.state === "done", l = `${i.m}~${i.x}~${i.s}~${i.q}`, p = `${e.m}~${e.x}~final~${e.q}`, g = e.w === "signed" ? { view: "signed" } : {}, y = j(f ? A("inverse", e, "json", { with: l }) : null), v = (m) => n.find((x) => x.sha === m)?.name ?? "input", b = h[i.s]?.error ?? y.problem, _ = n.filter((m) => m.lenses.includes(i.m));
   return /* @__PURE__ */ r("div", { class: "compare", children: [
     /* @__PURE__ */ r("div", { class: "toolbar", children: [
       /* @__PURE__ */ r("b", { children: "B" }),
@@ -680,7 +680,7 @@ function It() {
       /* @__PURE__ */ r("label", { children: [
         "stage",
         " ",
-        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => o({ bs: m.currentTarget.value }), children: Ge.map(([m, k]) => /* @__PURE__ */ r("option", { value: m, children: k }, m)) })
+        /* @__PURE__ */ r("select", { value: i.s, onChange: (m) => o({ bs: m.currentTarget.value }), children: Ge.map(([m, x]) => /* @__PURE__ */ r("option", { value: m, children: x }, m)) })
       ] }),
       /* @__PURE__ */ r("label", { children: [
         "input",
@@ -861,13 +861,13 @@ function zt() {
   );
   if (!t || !s) return null;
   if (i.problem) return /* @__PURE__ */ r(E, { problem: i.problem });
-  const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, k = (w) => e.sort === "selectivity" ? _?.[w.query] : e.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(k(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
+  const _ = b.data?.selectivity, m = _ ? [...y].sort((w, M) => (_[M.query] ?? 0) - (_[w.query] ?? 0)) : y, x = (w) => e.sort === "selectivity" ? _?.[w.query] : e.sort === "contribution" ? g?.contribution?.[w.index] : g?.activation[w.index], N = Math.max(...m.map((w) => Math.abs(x(w) ?? 0)), 1e-9), P = (w, M, I = 0) => /* @__PURE__ */ r(
     Kt,
     {
       unit: w,
       pinned: M,
       asked: I < v.length + Wt,
-      score: k(w),
+      score: x(w),
       most: N,
       now: w.query === e.q,
       ended: () => h(w.query)
@@ -981,10 +981,10 @@ function Xt({ close: e }) {
       return;
     }
     try {
-      const { sha: k } = await d.upload(_, m), P = (await c()).find((L) => L.sha === k)?.lenses ?? [];
-      i({ x: k, ...P.includes(s.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), e();
-    } catch (k) {
-      h(V(k));
+      const { sha: x } = await d.upload(_, m), P = (await c()).find((L) => L.sha === x)?.lenses ?? [];
+      i({ x, ...P.includes(s.m) || !P.length ? {} : { m: P[0], q: "" } }), u(`${m} added`), e();
+    } catch (x) {
+      h(V(x));
     }
   }, b = n.filter((_) => !o || _.lenses.includes(o.id));
   return /* @__PURE__ */ r("section", { class: "open", "aria-label": "Open", children: [
@@ -996,8 +996,8 @@ function Xt({ close: e }) {
           type: "button",
           "aria-current": _.id === s.m ? "true" : void 0,
           onClick: () => {
-            const m = n.find((k) => k.lenses.includes(_.id));
-            i({ m: _.id, q: "", x: b.some((k) => k.sha === s.x && k.lenses.includes(_.id)) ? s.x : m?.sha ?? "" });
+            const m = n.find((x) => x.lenses.includes(_.id));
+            i({ m: _.id, q: "", x: b.some((x) => x.sha === s.x && x.lenses.includes(_.id)) ? s.x : m?.sha ?? "" });
           },
           children: [
             /* @__PURE__ */ r("b", { children: _.title }),
@@ -1079,7 +1079,7 @@ function Zt(e) {
 function en({ stages: e }) {
   const { view: t, model: n, set: s, inputs: o } = C(), i = z(n, t.q), [c, d] = q(!1), [u, a] = q(null), [h, f] = q(null), l = !!n?.picture && i?.coords.length === 2, p = j(c && l && i ? A("reads", { ...t, q: i.name }, "json") : null), { shown: g, current: y, problem: v } = Zt(e);
   if (!n) return null;
-  const b = Object.values(e).find((S) => S.state === "failed" && S.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, k = m && h !== null ? m.share.map((S) => S[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((S) => S.sha === t.x)?.name ?? "input", L = D(t.q).coords.split(";").filter(Boolean);
+  const b = Object.values(e).find((S) => S.state === "failed" && S.error)?.error ?? v, _ = y && g ? g.about.stage : "none", m = p.data, x = m && h !== null ? m.share.map((S) => S[h]) : null, N = m && u !== null ? m.share[u] : null, P = o.find((S) => S.sha === t.x)?.name ?? "input", L = D(t.q).coords.split(";").filter(Boolean);
   return /* @__PURE__ */ r("section", { class: "panels", "aria-label": "Input and inverse", children: [
     /* @__PURE__ */ r("figure", { children: [
       /* @__PURE__ */ r("div", { class: "frame", onPointerEnter: () => d(!0), children: [
@@ -1089,7 +1089,7 @@ function en({ stages: e }) {
           {
             rows: Math.min(Qe, n.input[1]),
             columns: Math.min(Qe, n.input[2]),
-            weights: k,
+            weights: x,
             onHover: a,
             label: (S) => `place ${S.join(", ")}`
           }
@@ -1098,7 +1098,7 @@ function en({ stages: e }) {
       /* @__PURE__ */ r("figcaption", { children: [
         /* @__PURE__ */ r("b", { children: P }),
         " ",
-        /* @__PURE__ */ r("span", { children: nn(c && l, !!m, k ? "what the cell reads" : "hover: which cells read it") })
+        /* @__PURE__ */ r("span", { children: nn(c && l, !!m, x ? "what the cell reads" : "hover: which cells read it") })
       ] })
     ] }),
     /* @__PURE__ */ r("figure", { children: [
@@ -1259,6 +1259,7 @@ const ln = {
   untried: ["plain", "Unlike a random target's picture; no other input was tried"],
   alike: ["fair", "Follows its target, but its neighbours look alike"],
   "operating point": ["bad", "A picture of the operating point, not of the feature"],
+  unclear: ["fair", "Cannot tell: random targets come too near the threshold"],
   silent: ["plain", "The feature registered nothing here: its answer is zero"],
   single: ["plain", "One number: a target can only scale its picture"]
 };
@@ -1267,7 +1268,7 @@ function an({ stages: e }) {
   return /* @__PURE__ */ r("aside", { class: `trust ${c}`, "aria-label": "Trust", children: [
     /* @__PURE__ */ r("h2", { children: "Trust" }),
     /* @__PURE__ */ r("p", { class: "verdict", role: "status", "data-verdict": i?.verdict ?? "", children: o?.state === "failed" ? "The controls could not be worked out." : d }),
-    i?.verdict === "operating point" && /* @__PURE__ */ r("p", { class: "plain", children: "Random targets give nearly this picture. It shows what the model computes around this input, whatever the feature says." }),
+    i?.verdict === "operating point" && /* @__PURE__ */ r("p", { class: "plain", children: "Random targets give pictures like this. It shows what the model computes around this input, whatever the feature says." }),
     i?.verdict === "swapped" && /* @__PURE__ */ r("p", { class: "plain", children: "It changes with a random target, but hardly with another input's: what is seen is mostly this input's operating point." }),
     /* @__PURE__ */ r("dl", { children: [
       /* @__PURE__ */ r(ye, { name: "random target", value: i?.random, note: i && i.random === null ? "one number" : "near 0 is good", ready: !!i }),
