@@ -94,7 +94,7 @@ def test_queries_with_directions_compare_by_content() -> None:
     )
     assert len({Query("n", directions=made), Query("n", directions=made.clone()), Query("n")}) == 2
     assert Query("n", None, [(0, 0)], made).toward("m") == Query("m", None, [(0, 0)], made)
-    assert "2 of 5" in str(Query("n", directions=made))
+    assert "2 directions in 5 channels" in str(Query("n", directions=made))
 
 
 WRONG: list[tuple[Any, str]] = [
