@@ -113,6 +113,22 @@ def test_without_a_query_whole_tensors_from_shallow_to_deep(x: torch.Tensor) -> 
     assert targets == list(answer.lens.targets)[-len(targets) :] and targets[-1] == answer.lens.target
 
 
+def test_whole_tensors_are_asked_at_the_point_unless_told_otherwise(x: torch.Tensor) -> None:
+    lenses = {
+        "none": sgfi.look(network(), x).lens,
+        "query": sgfi.look(network(), x, "2:1").lens,
+        "path": sgfi.look(network(), x, jacobian="path").lens,
+        "points": sgfi.look(network(), x, points=2).lens,
+    }
+    assert {name: lens.describe()["jacobian"] for name, lens in lenses.items()} == {
+        "none": "point",
+        "query": "path",
+        "path": "path",
+        "points": "path",
+    }
+    assert lenses["none"].solver.tolerance == 0.2 and lenses["query"].solver.tolerance == 0.05
+
+
 def test_it_draws_itself_in_a_notebook_and_into_a_file(x: torch.Tensor, tmp_path: Path) -> None:
     answer = sgfi.look(network(), x, "2:1")
     html = answer._repr_html_()

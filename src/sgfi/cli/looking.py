@@ -22,7 +22,7 @@ from sgfi.inputs.graph_cache import captured_model
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import Query
 from sgfi.report.compare import DEFAULT_METHODS
-from sgfi.report.look import Look, captured_at, check_picture, embedded, input_prior
+from sgfi.report.look import Look, captured_at, check_picture, embedded, input_prior, whole_tensors
 from sgfi.report.look import look as look_at
 from sgfi.report.look_all import Looking, look_at_all
 
@@ -42,8 +42,12 @@ class LensOptions:
     """Settings of the natural inverse."""
 
     jacobian: Annotated[
-        Jacobian, typer.Option(help="path: averaged between the mean input and this one; point: at this one.")
-    ] = Jacobian.path
+        Jacobian | None,
+        typer.Option(
+            help="path: averaged between the mean input and this one; point: at this one. "
+            "Default: path, without --query point."
+        ),
+    ] = None
     points: Annotated[int | None, typer.Option(min=1, help="Points of the path.")] = None
     ridge: Annotated[
         float | None, typer.Option(help="Lambda relative to the tensor's mean response: larger is smoother.")
@@ -59,7 +63,8 @@ class LensOptions:
     @property
     def settings(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in ("points", "ridge", "target_value")}
-        return {"jacobian": self.jacobian.value, **{name: value for name, value in given.items() if value is not None}}
+        given["jacobian"] = self.jacobian and self.jacobian.value
+        return {name: value for name, value in given.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,19 +143,20 @@ def look(
     if not into_folder:
         options.check_out(path, force, (*options.PICTURES, *options.NUMBERS))
     queries = [Query.parse(text) for text in query] if query else None
+    settings = lens.settings if queries else whole_tensors(lens.settings)
     build = from_cache if cache else from_library
     loaded, graph = build(model, weights, size, not partial, queries or [])
     others = None if other is None else one_input(other, loaded)
     if into_folder:
         graph = graph or captured_at(loaded, loaded.example[:1], queries)
-        natural = sgfi.natural(graph, input_prior(loaded, graph), **lens.settings)
+        natural = sgfi.natural(graph, input_prior(loaded, graph), **settings)
         looking = Looking(natural, loaded, queries, others, f".{several.form}", share)
         look_at_folder(looking, data, path, several.limit, restart=force, quiet=quiet)
         return
     if path.suffix in options.PICTURES:
         check_picture(loaded.input_shape)
     x, asked = one_input(data, loaded), loaded if graph is None else graph
-    answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **lens.settings)
+    answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **settings)
     typer.echo(str(answer))
     write_look(answer, path, share, force)
     say(f"{counted(len(answer.answers), 'query')}, {answer.lens.describe()['jacobian']}", quiet)

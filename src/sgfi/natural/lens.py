@@ -28,6 +28,7 @@ from sgfi.natural.reference import centred, registered
 from sgfi.natural.solution import Shares, Solution, Solver
 from sgfi.natural.solve import ROWS_MEMORY, Problem
 
+Piece = tuple[list[Tensor], Solution, "Shares | None"]
 ACTIVATIONS = 2**31
 """Bytes of activations kept for derivatives: larger batches are answered one part after another."""
 TARGET_VALUES = ("tangent", "difference", "centred")
@@ -182,8 +183,7 @@ class NaturalInverse:
         """Queries on one target share its forward pass and derivatives.
 
         ``terminal`` replaces what the feature registered, before it is projected: (B, *target), or one for each query.
-        ``stage``: ``"final"``, or to compare with ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``. A system that
-        is left unsolved is warned of, :class:`NotConverged`.
+        ``stage``: ``"final"``, or ``"raw"``, ``J* P t``, and ``"first"``, ``S J* P t``. :class:`NotConverged` warns.
         """
         answers = self._answers(x, queries, terminal, stage)
         residuals = torch.stack([answer.residual for answer in answers])  # type: ignore[misc]
@@ -203,7 +203,7 @@ class NaturalInverse:
         if queries[0].also and len(queries) > 1:  # the noise of a group is that of its own queries
             own = [None] * len(queries) if terminal is None else terminal.expand(len(queries), *terminal.shape[-2:])
             return [self._answers(x, [query], t, stage)[0] for query, t in zip(queries, own, strict=True)]
-        pieces: list[list[tuple[list[Tensor], Solution, Shares | None]]] = [[] for _ in queries]
+        pieces: list[list[Piece]] = [[] for _ in queries]
         for start, part in self._parts(x, *queries):
             problem = self._problem_of(part, queries[0])
             if terminal is None:
@@ -284,14 +284,7 @@ class NaturalInverse:
         lengths = torch.stack([selection.select(missed(each)).flatten(1).norm(dim=1) for each in tried])
         return tried[lengths.argmin(0), torch.arange(len(flat))].unflatten(0, drawn_inputs.shape[:2])
 
-    def _answer(
-        self,
-        x: Tensor,
-        weights: str,
-        query: Query,
-        stage: str,
-        pieces: Sequence[tuple[list[Tensor], Solution, Shares | None]],
-    ) -> NaturalAnswer:
+    def _answer(self, x: Tensor, weights: str, query: Query, stage: str, pieces: Sequence[Piece]) -> NaturalAnswer:
         """The parts of a batch put together again."""
         targets, solutions, shares = zip(*pieces, strict=True)
         value = torch.cat([solution.value[0] for solution in solutions])

@@ -22,7 +22,7 @@ from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Inverse, Query, depth_targets
 from sgfi.language import tokenise
-from sgfi.natural import NaturalAnswer, NaturalInverse, Prior, embedding_prior, natural
+from sgfi.natural import NaturalAnswer, NaturalInverse, Prior, Solver, embedding_prior, natural
 from sgfi.report.captured import captured
 from sgfi.storage.files import write_tensors
 
@@ -134,10 +134,11 @@ def look(
     (with or without a batch axis) or, where the preparation is known, the path of a picture; for a language model by
     name, the text itself; for a graph with side inputs a mapping, as :func:`sgfi.invert` takes it. ``query`` is text
     such as ``"layer3.1.add:17@2,3"``, a :class:`~sgfi.Query`, or several of them; without one, whole tensors from
-    shallow to deep. ``other`` is a second input, whose target serves as a control. ``settings`` go to
-    :func:`sgfi.natural`.
+    shallow to deep, by the settings of :func:`whole_tensors`. ``other`` is a second input, whose target serves as a
+    control. ``settings`` go to :func:`sgfi.natural`.
     """
     queries = parsed(query)
+    settings = whole_tensors(settings) if queries is None else settings
     if isinstance(model, TensorGraph) and not isinstance(x, (Tensor, str, Path)):
         x, sides = model.split(x)
         model = model.bind(sides)
@@ -147,6 +148,13 @@ def look(
     lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
     others = None if other is None else prepared_input(other, source, prepared, prior)
     return look_through(lens, batch, queries, others, prepared)
+
+
+def whole_tensors(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings for whole tensors, where none are given: at the point, since pictures along a path shift in colour, and
+    solved to a fifth, which the eye does not tell from less."""
+    point = {} if {"jacobian", "points"} & set(settings) else {"jacobian": "point"}
+    return {"solver": Solver(tolerance=0.2), **point, **settings}
 
 
 def look_through(

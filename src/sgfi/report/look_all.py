@@ -38,6 +38,7 @@ from sgfi.report.look import (
     parsed,
     prepared_input,
     targets_of,
+    whole_tensors,
 )
 from sgfi.storage import write_text
 from sgfi.storage.files import write_tensors
@@ -104,6 +105,7 @@ def look_all(
         raise DataError("a model that says how it is fed", f"a {type(model).__name__}", todo)
     graph = captured_at(loaded, loaded.example[:1], queries)
     prior = settings.pop("prior", None)
+    settings = whole_tensors(settings) if queries is None else settings
     lens = natural(graph, input_prior(loaded, graph) if prior is None else prior, **settings)
     others = None if other is None else prepared_input(other, loaded, loaded.preprocessing)
     return look_at_all(Looking(lens, loaded, queries, others, form), data, out, progress)
