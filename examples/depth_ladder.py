@@ -5,6 +5,7 @@ tensor holds nearly everything; then fine detail goes, then outlines, and layout
 """
 
 import sys
+import warnings
 
 import torch
 
@@ -13,7 +14,7 @@ from sgfi.figures import save_figure
 from sgfi.figures.answers import Painter, natural_ladder
 from sgfi.inputs import load_model, read_image
 from sgfi.inversion import depth_targets
-from sgfi.natural import Solver
+from sgfi.natural import NotConverged, Solver
 
 
 def main(out: str, *photos: str, size: int = 64, steps: int = 160) -> None:
@@ -22,6 +23,7 @@ def main(out: str, *photos: str, size: int = 64, steps: int = 160) -> None:
     graph = sgfi.capture(loaded.model, loaded.example)
     lens = sgfi.natural(graph, loaded.preprocessing, jacobian="point", ridge=0.03, solver=Solver(steps=steps))
     targets = depth_targets(lens, 5)
+    warnings.simplefilter("ignore", NotConverged)  # the residuals are printed
     inverses = [sgfi.invert(lens, x, target) for target in targets]
     painter = Painter(lens.prior.mean, loaded.preprocessing)
     save_figure(natural_ladder(inverses, x, painter, [lens.node(name) for name in targets]), out, overwrite=True)

@@ -53,7 +53,7 @@ def test_of_a_whole_tensor_there_is_no_rest_to_compare_with() -> None:
 
 def test_misuse_is_named() -> None:
     lens, x = _linear(1.0)
-    for inputs, query, words in [(None, Query("fc"), "a tensor"), (x, "fc:1", "sgfi.Query")]:
+    for inputs, query, words in [(None, Query("fc"), "a tensor"), (x, 1, "sgfi.Query")]:
         with pytest.raises(SgfiError, match=words):
             metamers(lens, inputs, query)  # type: ignore[arg-type]
     for arguments, words in [

@@ -55,7 +55,7 @@ def test_queries_of_several_targets_keep_their_order() -> None:
         (torch.randn(1, 4), QUERIES, 5, "shape"),
         (None, QUERIES, 5, "a tensor"),
         (torch.full((1, 5), torch.nan), QUERIES, 5, "finite"),
-        (torch.randn(1, 5), ["fc:1"], 5, "sgfi.Query"),
+        (torch.randn(1, 5), [1], 5, "sgfi.Query"),
         (torch.randn(1, 5), QUERIES, 6, "a prior of inputs"),
         (torch.randn(1, 5), [], 5, "queries that name"),
         (torch.randn(1, 5), [sgfi.Query("fc") + sgfi.Query("input")], 5, "one tensor"),

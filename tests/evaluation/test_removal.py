@@ -81,8 +81,9 @@ def test_an_estimator_s_own_answers_and_misuse() -> None:
     values = [answer.value for answer in sgfi.sweep(lens, x, queries)]
     torch.testing.assert_close(ours.effect, removal(lens.graph, x, queries, values, lens.prior).effect)
     assert ours.own.mean() > ours.others.mean()
+    torch.testing.assert_close(removal_of(lens, x, ["conv3:0", "conv3:2"], lens.prior).effect, ours.effect)
     with pytest.raises(QueryError, match=r"sgfi\.Query"):
-        removal_of(lens, x, ["conv3:0", "conv3:2"], lens.prior)  # type: ignore[list-item]
+        removal_of(lens, x, [0, 2], lens.prior)  # type: ignore[list-item]
     for wrong in (
         {"scale": "length"},
         {"pictures": values[:1]},

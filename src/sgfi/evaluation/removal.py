@@ -176,6 +176,7 @@ def removal(
 
 def removal_of(estimator: Estimator, x: Tensor, queries: Sequence[Query], prior: Prior, scale: str = "size") -> Removal:
     """The same of an estimator's own answers."""
-    named = [checked_query(query).toward(estimator.node(query.target).name) for query in queries]
+    asked = [checked_query(query, estimator.graph) for query in queries]
+    named = [query.toward(estimator.node(query.target).name) for query in asked]
     pictures = [inverse.value for inverse in sweep(estimator, x, named)]
     return removal(estimator.graph, x, named, pictures, prior, scale)

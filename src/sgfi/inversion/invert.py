@@ -33,10 +33,10 @@ def invert(
     ``terminal`` replaces the target's state before the query selects from it (operating point from ``x``, target from
     elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
     """
-    query: str | Query = target or Query()
+    query: str | Query = Query() if target is None else target
     if channels is not None or coords is not None:
-        name = isinstance(target, str) and (target in estimator.graph.nodes or not is_query_text(target))
-        if target is not None and not name:
+        text = isinstance(target, str) and target not in estimator.graph.nodes and is_query_text(target)
+        if isinstance(target, Query) or text:
             raise QueryError("a query, or its parts", "a query beside channels or coords", "Put them into the query.")
         query = Query(target, channels, coords)  # type: ignore[arg-type]
     return sweep(estimator, x, [query], terminal=terminal, stage=stage)[0]
