@@ -116,6 +116,10 @@ def page(record: dict[str, Any]) -> str:
         for kind, references in kinds.items()
         for label, scores in references.items()
     ]
+    every = [references for kinds in record["scores"].values() for references in kinds.values()]
+    for label in every[0]:
+        means = [sum(references[label][score] for references in every) / len(every) for score in SCORES]
+        rows.append(["mean", "", label, *(f"{mean:.2f}" for mean in means)])
     head = table(["tensor", "queries", "compared with", *SCORES.values()], rows)
     return f"{record['images']} photographs, {record['queries']} queries of a kind:\n\n{head}"
 

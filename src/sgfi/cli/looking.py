@@ -143,12 +143,12 @@ def look(
     if not into_folder:
         options.check_out(path, force, (*options.PICTURES, *options.NUMBERS))
     queries = [Query.parse(text) for text in query] if query else None
-    settings = lens.settings if queries else whole_tensors(lens.settings)
     build = from_cache if cache else from_library
     loaded, graph = build(model, weights, size, not partial, queries or [])
     others = None if other is None else one_input(other, loaded)
     if into_folder:
         graph = graph or captured_at(loaded, loaded.example[:1], queries)
+        settings = lens.settings if queries else whole_tensors(lens.settings)
         natural = sgfi.natural(graph, input_prior(loaded, graph), **settings)
         looking = Looking(natural, loaded, queries, others, f".{several.form}", share)
         look_at_folder(looking, data, path, several.limit, restart=force, quiet=quiet)
@@ -156,7 +156,7 @@ def look(
     if path.suffix in options.PICTURES:
         check_picture(loaded.input_shape)
     x, asked = one_input(data, loaded), loaded if graph is None else graph
-    answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **settings)
+    answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **lens.settings)
     typer.echo(str(answer))
     write_look(answer, path, share, force)
     say(f"{counted(len(answer.answers), 'query')}, {answer.lens.describe()['jacobian']}", quiet)
