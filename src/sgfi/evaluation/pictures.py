@@ -24,7 +24,11 @@ from sgfi.inversion import Query, Selections, common_target
 from sgfi.natural import Prior, reference_state
 from sgfi.optional import need
 
-NATURAL: Mapping[str, Mapping[str, Any]] = {"natural, path": {}, "natural, point": {"jacobian": "point"}}
+NATURAL: Mapping[str, Mapping[str, Any]] = {
+    "natural, path": {},
+    "natural, path, centred": {"target_value": "centred"},
+    "natural, point": {"jacobian": "point"},
+}
 """The natural inverse's settings by the names it has beside these methods."""
 INTEGRATION_STEPS, NOISE_SAMPLES, NOISE = 16, 16, 0.1
 """Of integrated gradients; of SmoothGrad, and its deviation as a share of the input's range."""
