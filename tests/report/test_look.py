@@ -255,3 +255,12 @@ def test_what_is_printed_is_short_and_says_whose_the_value_is() -> None:
     printed = [repr(answer), *map(repr, (answer.lens, answer.lens.prior, answer.answers[0], answer.inverse))]
     assert all(len(line) < 200 and "tensor(" not in line and "\n" not in line for line in printed)
     assert "value and share are the first one's" in printed[0]
+
+
+def test_targets_alike_call_for_a_centred_one(x: torch.Tensor) -> None:
+    advice = 'ask with target_value="centred"'
+    same = x + 0.01 * torch.randn(x.shape, generator=torch.Generator().manual_seed(2))  # its target is this one's
+    shown = sgfi.look(network(), x, "2:1", other=same)
+    assert shown.answers[0].verdict() == "swapped" and advice in str(shown)
+    assert advice not in str(sgfi.look(network(), x, "2:1", other=same, target_value="centred"))
+    assert advice not in str(sgfi.look(network(), x, "2:1", other=-x))  # another target, another picture

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sgfi.errors import DataError, QueryError, StoreError
-from sgfi.evaluation.trust import Trust, trust
+from sgfi.evaluation.trust import ALIKE, Trust, trust
 from sgfi.graph import TensorGraph
 from sgfi.graph.wrappers import unwrapped
 from sgfi.inputs.data import read_image
@@ -107,11 +107,23 @@ class Look:
         return [str(answer.inverse.query) for answer in self.answers]
 
     def __str__(self) -> str:
-        return "\n".join(f"{answer.inverse.query}: {answer.sentence()}{_solved(answer)}" for answer in self.answers)
+        lines = (
+            f"{answer.inverse.query}: {answer.sentence()}{_advice(self.lens, answer)}{_solved(answer)}"
+            for answer in self.answers
+        )
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         first = "; value and share are the first one's, tensors() has all" if len(self.answers) > 1 else ""
         return f"<Look at {', '.join(self.queries)}{first}>"
+
+
+def _advice(lens: NaturalInverse, answer: Trust) -> str:
+    """What to ask instead, where two inputs' targets are alike because both differ from the mean input."""
+    differs = lens.target_value == "difference" and not lens.prior.of_tokens
+    if not differs or answer.verdict() != "swapped" or answer.targets is None or float(answer.targets[0]) <= ALIKE:
+        return ""
+    return ' To see what is special to this input, ask with target_value="centred".'
 
 
 def _solved(answer: Trust) -> str:
