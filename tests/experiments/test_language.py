@@ -226,7 +226,8 @@ def test_both_estimators_on_the_same_tokens(ran) -> None:
     for label in plans:
         assert result.at(f"future_energy/{label}/final, natural, path/share")["mean"] == 0
         assert result.at(f"token_controls/{label}/zero terminal, natural, point/largest")["mean"] == 0
-        profiles = [result.at(f"token_routing/{label}/{row}/cue")["values"] for row in ("final", "final, natural, path")]
+        rows = ("final", "final, natural, path")
+        profiles = [result.at(f"token_routing/{label}/{row}/cue")["values"] for row in rows]
         assert profiles[0] != profiles[1]  # another estimator, another answer
 
 

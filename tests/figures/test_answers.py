@@ -12,8 +12,9 @@ from torch import nn
 
 import sgfi
 from sgfi.figures import image_grid
-from sgfi.figures.answers import GREY, Painter, _row_title, answer_cell, answer_grid, natural_ladder, opacity_of
+from sgfi.figures.answers import GREY, Painter, answer_cell, answer_grid, natural_ladder, opacity_of
 from sgfi.figures.grids import cell_mark, query_marks
+from sgfi.figures.rows import row_of
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion.directions import Directions
 from sgfi.natural import NaturalAnswer
@@ -70,7 +71,7 @@ def test_titles_name_directions_and_the_estimator() -> None:
     assert any("2%<1 direction in 4 channels>@1,2" in text for text in texts(look.figure()))
     named = Directions(torch.randn(1, 4), "some/folder/sae/", (12,))
     titled = replace(look.answers[0], inverse=replace(look.inverse, query=sgfi.Query("2", None, [(1, 2)], named)))
-    assert _row_title(titled, look.lens.node("2")).startswith("2%sae/:12@1,2")
+    assert row_of(titled, look.lens.node("2"), ()).title.startswith("2%sae/:12@1,2")
     words = texts(image_grid(look.lens, x, query))
     assert any("natural inverse, path" in text for text in words) and not any("(G, D)" in text for text in words)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +22,16 @@ from sgfi.inputs.graph_cache import captured_model
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import Query
 from sgfi.report.compare import DEFAULT_METHODS
-from sgfi.report.look import Look, captured_at, check_picture, embedded, input_prior, whole_tensors
+from sgfi.report.look import (
+    Look,
+    captured_at,
+    check_drawable,
+    check_picture,
+    embedded,
+    input_prior,
+    token_names,
+    whole_tensors,
+)
 from sgfi.report.look import look as look_at
 from sgfi.report.look_all import Looking, look_at_all
 
@@ -154,9 +163,10 @@ def look(
         look_at_folder(looking, data, path, several.limit, restart=force, quiet=quiet)
         return
     if path.suffix in options.PICTURES:
-        check_picture(loaded.input_shape)
+        check_drawable(loaded.input_shape)
     x, asked = one_input(data, loaded), loaded if graph is None else graph
     answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **lens.settings)
+    answer = replace(answer, names=token_names(loaded, x))
     typer.echo(str(answer))
     write_look(answer, path, share, force)
     say(f"{counted(len(answer.answers), 'query')}, {answer.lens.describe()['jacobian']}", quiet)

@@ -7,11 +7,10 @@ not determine fades to grey instead of being invented.
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from torch import Tensor
 from sgfi.evaluation.trust import Trust
 from sgfi.figures.atlases import depth_name, shape_name, source_cell
 from sgfi.figures.grids import Cell, Grid, draw_cell, draw_grid, query_marks
-from sgfi.figures.style import FAINT, new_figure
+from sgfi.figures.rows import Panel, Panels, control_heads, draw_rows, row_of
 from sgfi.graph import Node
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Estimator, Inverse, Query, sweep
@@ -34,8 +33,7 @@ FAINTEST = 0.04
 """Opacity below which nothing is drawn."""
 SAME_GAIN = 1.05
 """Gain up to which none is named."""
-SIDE, GAP, MARGIN, HEADS, CAPTIONS = 1.5, 0.1, 0.12, 0.3, 0.3
-TITLE, TEXT, SMALL, LEADING = 9.5, 8.5, 7.5, 1.2
+SIDE = 1.5
 COLUMNS = 4
 RULE = "Each picture is the mean colour plus gain times the answer; controls have gains of their own."
 OPACITY = (
@@ -102,10 +100,11 @@ def answers_figure(
     nothing and saves the seconds that the share of a large query takes.
     """
     rows = [
-        _Row(_row_title(answer, node), _row_cells(answer, node, x, painter, share), answer.sentence())
+        row_of(answer, node, _row_panels(answer, node, x, painter, share))
         for answer, node in zip(answers, nodes, strict=True)
     ]
-    return _draw_rows(rows, f"{RULE} {OPACITY if share else SOLID}")
+    tall, wide = x.shape[2:]
+    return draw_rows(rows, f"{RULE} {OPACITY if share else SOLID}", Panels(SIDE, SIDE * tall / wide))
 
 
 def natural_ladder(
@@ -157,79 +156,16 @@ def _share_note(strongest: float | None) -> list[str]:
     return [] if strongest is None else [f"detail share up to {strongest:.2f}"]
 
 
-# The layout of rows with a title above and a sentence below: inches, and points for text.
-
-
-@dataclass(frozen=True)
-class _Row:
-    title: str
-    cells: tuple[tuple[str, Cell], ...]
-    """Head and panel."""
-    sentence: str
-
-
-def _row_title(answer: Trust, node: Node) -> str:
-    query = re.sub(r"%\S*/(?=[^/:@\s])", "%", str(answer.inverse.query))  # a file of directions without its folder
-    return f"{query}  ({shape_name(node)})"
-
-
-def _row_cells(answer: Trust, node: Node, x: Tensor, painter: Painter, share: bool) -> tuple[tuple[str, Cell], ...]:
-    query = answer.inverse.query
-    marks = query_marks(query, node, x.shape[2:])
-    source = source_cell(x[0].cpu(), painter.preprocessing)
+def _row_panels(answer: Trust, node: Node, x: Tensor, painter: Painter, share: bool) -> tuple[Panel, ...]:
+    marks = query_marks(answer.inverse.query, node, x.shape[2:])
+    source = replace(source_cell(x[0].cpu(), painter.preprocessing), caption="", marks=marks)
     opacity = opacity_of(answer.inverse)[0] if share else None
     controls = [
-        (
-            f"control:\n{label}",
-            control_cell(picture[0], painter, f"cosine {float(answer.cosines[label][0]):.2f}", opacity),
-        )
-        for label, picture in answer.controls.items()
+        _panel(head, control_cell(answer.controls[label][0], painter, cosine, opacity))
+        for label, head, cosine in control_heads(answer)
     ]
-    answered = answer_cell(answer.inverse, painter, share=share)
-    return (("input", Cell(source.tensor, source.view, "", marks)), ("answer", answered), *controls)
+    return _panel("input", source), _panel("answer", answer_cell(answer.inverse, painter, share=share)), *controls
 
 
-def _draw_rows(rows: Sequence[_Row], rule: str) -> Figure:
-    columns, aspect = max(len(row.cells) for row in rows), _aspect(rows)
-    width = 2 * MARGIN + columns * SIDE + (columns - 1) * GAP
-    titles = [_lines(row.title, width, TITLE) for row in rows]
-    sentences = [_lines(row.sentence, width, TEXT) for row in rows]
-    foot = _lines(rule, width, SMALL)
-    tall = [
-        _height(title, TITLE) + HEADS + SIDE * aspect + CAPTIONS + _height(sentence, TEXT) + 2 * MARGIN
-        for title, sentence in zip(titles, sentences, strict=True)
-    ]
-    height = sum(tall) + _height(foot, SMALL) + MARGIN
-    figure = new_figure(width, height)
-
-    def write(left: float, top: float, text: str, size: float, **style: Any) -> None:
-        figure.text(left / width, 1 - top / height, text, size=size, va="top", linespacing=LEADING, **style)
-
-    top = 0.0
-    for row, title, sentence, used in zip(rows, titles, sentences, tall, strict=True):
-        write(MARGIN, top + MARGIN, "\n".join(title), TITLE, weight="bold")
-        panels = top + MARGIN + _height(title, TITLE) + HEADS
-        for number, (head, cell) in enumerate(row.cells):
-            left = MARGIN + number * (SIDE + GAP)
-            figure.text(left / width, 1 - (panels - 0.04) / height, head, size=SMALL, va="bottom", linespacing=LEADING)
-            box = left / width, 1 - (panels + SIDE * aspect) / height, SIDE / width, SIDE * aspect / height
-            draw_cell(figure.add_axes(box), replace(cell, caption=""))
-            write(left, panels + SIDE * aspect + 0.04, cell.caption, SMALL, gid=FAINT)
-        write(MARGIN, top + used - _height(sentence, TEXT) - MARGIN / 2, "\n".join(sentence), TEXT)
-        top += used
-    write(MARGIN, top + MARGIN / 2, "\n".join(foot), SMALL, gid=FAINT)
-    return figure
-
-
-def _aspect(rows: Sequence[_Row]) -> float:
-    tall, wide = rows[0].cells[0][1].tensor.shape[-2:]
-    return tall / wide
-
-
-def _lines(text: str, width: float, points: float) -> list[str]:
-    """Wrapped to the figure's width: a character of the default font is about 0.58 of its size wide."""
-    return textwrap.wrap(text, max(20, int((width - 2 * MARGIN) * 72 / (0.58 * points))))
-
-
-def _height(lines: Sequence[str], points: float) -> float:
-    return len(lines) * points * LEADING * 1.15 / 72
+def _panel(head: str, cell: Cell) -> Panel:
+    return Panel(head, partial(draw_cell, cell=replace(cell, caption="")), cell.caption)

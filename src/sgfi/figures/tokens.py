@@ -62,7 +62,7 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
             axes.add_patch(Rectangle((x, y + 0.06), 0.96, 0.88, facecolor=colormaps[WARM](0.85 * level), lw=0))
             ink = "white" if level > 0.65 else LIGHT.ink
             centred: dict[str, Any] = {"ha": "center", "va": "center", "color": ink, "gid": FIXED}
-            axes.text(x + 0.48, y + 0.42, _shown(token), fontsize=7.5, **centred)
+            axes.text(x + 0.48, y + 0.42, shown(token), fontsize=7.5, **centred)
             axes.text(x + 0.48, y + 0.76, f"{share:.2f}", fontsize=5, **centred)
             if x in strip.cues:
                 axes.plot([x + 0.06, x + 0.9], [y + 0.93] * 2, color=CUE, lw=2.4, solid_capstyle="butt")
@@ -74,7 +74,8 @@ def token_strips(strips: Sequence[Strip], title: str = "", foot: str = FOOT) -> 
     return figure
 
 
-def _shown(token: str, most: int = 10) -> str:
+def shown(token: str, most: int = 10) -> str:
+    """A token in a few visible characters."""
     plain = token.strip().replace("\n", "↵").replace("$", r"\$") or "␣"
     return plain if len(plain) <= most else plain[: most - 1] + "…"
 

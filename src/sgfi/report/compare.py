@@ -25,6 +25,7 @@ from sgfi.report.look import (
     check_picture,
     drawn_as_html,
     input_prior,
+    is_picture,
     opened,
     parsed,
     prepared_input,
@@ -73,7 +74,7 @@ class Comparison:
         return save_figure(self.figure(), path, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
-        return drawn_as_html(self.figure, tuple(self.x.shape[1:]), str(self))
+        return drawn_as_html(self.figure if is_picture(tuple(self.x.shape[1:])) else None, str(self))
 
     def __str__(self) -> str:
         first, *others = self.values

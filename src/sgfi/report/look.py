@@ -21,7 +21,7 @@ from sgfi.inputs.data import read_image
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.inversion import Inverse, Query, depth_targets
-from sgfi.language import tokenise
+from sgfi.language import nearest, tokenise
 from sgfi.natural import NaturalAnswer, NaturalInverse, Prior, Solver, embedding_prior, natural
 from sgfi.report.captured import captured
 from sgfi.storage.files import write_tensors
@@ -43,6 +43,8 @@ class Look:
     answers: tuple[Trust, ...]
     preprocessing: Preprocessing | None = None
     """How a picture was prepared; without it ImageNet's usual preparation is undone for display."""
+    names: tuple[str, ...] = ()
+    """Of the positions of an input that is a text: its tokens."""
 
     @property
     def inverse(self) -> Inverse:
@@ -60,17 +62,21 @@ class Look:
         return self.inverse.share
 
     def figure(self, share: bool = True) -> Figure:
-        """Input, answer and controls, a row for each query; for inputs that are pictures.
+        """Input, answer and controls, a row for each query: pictures, signals as lines, vectors and sequences as bars.
 
         Without ``share`` nothing fades: a share of more than a few hundred numbers takes seconds to work out.
         """
         from sgfi.figures.answers import Painter, answers_figure
+        from sgfi.figures.series import Series, series_figure
 
-        check_picture(tuple(self.x.shape[1:]))
-        prepared = self.preprocessing or usual_preparation(self.x)
-        painter = Painter(self.lens.prior.mean_like(self.x).cpu(), prepared)
+        shape, mean = tuple(self.x.shape[1:]), self.lens.prior.mean_like(self.x).cpu()
+        check_drawable(shape)
         nodes = [self.lens.node(answer.inverse.query.target) for answer in self.answers]
-        return answers_figure(self.answers, self.x, nodes, painter, share=share)
+        if is_picture(shape):
+            painter = Painter(mean, self.preprocessing or usual_preparation(self.x))
+            return answers_figure(self.answers, self.x, nodes, painter, share=share)
+        series = Series(mean, self.lens.prior.channel_axis - 1, self.names)
+        return series_figure(self.answers, self.x, nodes, series, share=share)
 
     def tensors(self, share: bool = True) -> dict[str, Tensor]:
         """By query: ``inverse`` (Q, *input), ``ridge`` and ``residual`` (Q,), ``share`` (Q, *coordinates)."""
@@ -100,7 +106,7 @@ class Look:
         return save_figure(self.figure(share), path, overwrite=overwrite)
 
     def _repr_html_(self) -> str:
-        return drawn_as_html(self.figure, tuple(self.x.shape[1:]), str(self))
+        return drawn_as_html(self.figure if is_drawable(tuple(self.x.shape[1:])) else None, str(self))
 
     @property
     def queries(self) -> list[str]:
@@ -159,7 +165,7 @@ def look(
     graph = captured_at(source, batch, queries)
     lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
     others = None if other is None else prepared_input(other, source, prepared, prior)
-    return look_through(lens, batch, queries, others, prepared)
+    return look_through(lens, batch, queries, others, prepared, token_names(loaded, batch))
 
 
 def whole_tensors(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,10 +181,11 @@ def look_through(
     queries: Sequence[Query] | None = None,
     others: Tensor | None = None,
     preprocessing: Preprocessing | None = None,
+    names: tuple[str, ...] = (),
 ) -> Look:
     """The answers of one lens at one prepared input, (1, *input); without queries, from shallow to deep."""
     asked = [Query(target) for target in depth_targets(lens)] if queries is None else queries
-    return Look(lens, x, tuple(trust(lens, x, entry, others=others) for entry in asked), preprocessing)
+    return Look(lens, x, tuple(trust(lens, x, entry, others=others) for entry in asked), preprocessing, names)
 
 
 def opened(
@@ -211,12 +218,12 @@ def usual_preparation(x: Tensor) -> Preprocessing:
     return usual if x.shape[1] == 3 else replace(usual, mean=(0.5,), std=(0.5,))
 
 
-def drawn_as_html(figure: Callable[[], Figure], shape: tuple[int, ...], text: str) -> str:
-    """For a notebook: the figure, where inputs of this shape can be drawn, and the words below it."""
+def drawn_as_html(figure: Callable[[], Figure] | None, text: str) -> str:
+    """For a notebook: the figure, where there is one, and the words below it."""
     from sgfi.figures import png
 
     words = "".join(f"<p><code>{escape(line)}</code></p>" for line in text.splitlines())
-    if not is_picture(shape):
+    if figure is None:
         return words
     drawn = base64.b64encode(png(figure())).decode()
     return f'<img style="max-width: 100%" alt="{escape(text)}" src="data:image/png;base64,{drawn}">{words}'
@@ -225,6 +232,21 @@ def drawn_as_html(figure: Callable[[], Figure], shape: tuple[int, ...], text: st
 def is_picture(shape: tuple[int, ...]) -> bool:
     """Whether inputs of this shape, no batch axis, can be drawn as pictures."""
     return len(shape) == 3 and shape[0] in (1, 3)
+
+
+def is_drawable(shape: tuple[int, ...]) -> bool:
+    """Whether a look at inputs of this shape, no batch axis, has a figure."""
+    return is_picture(shape) or len(shape) in (1, 2)
+
+
+def check_drawable(shape: tuple[int, ...]) -> None:
+    """Inputs whose look has no figure are an error."""
+    if not is_drawable(shape):
+        raise QueryError(
+            "a picture (1 or 3, H, W), a signal or sequence (two axes) or a vector as input",
+            f"inputs of shape {shape}",
+            "Nothing can be drawn: read .value and .share, or write them as .safetensors.",
+        )
 
 
 def check_picture(shape: tuple[int, ...]) -> None:
@@ -281,6 +303,13 @@ def embedded(loaded: LoadedModel, text: str) -> Tensor:
     assert loaded.embed is not None
     with torch.no_grad():
         return loaded.embed(ids.unsqueeze(0))
+
+
+def token_names(loaded: LoadedModel | None, x: Tensor) -> tuple[str, ...]:
+    """The tokens whose embeddings are nearest to a text's (1, L, D), spelled; none for other inputs."""
+    if loaded is None or loaded.tokenizer is None or loaded.vocabulary is None:
+        return ()
+    return tuple(loaded.tokenizer.decode([word]) for (word,) in nearest(x[0], loaded.vocabulary).tolist())
 
 
 def _bare_ranks(source: Source | Any, prior: Prior | None) -> tuple[int, ...]:

@@ -32,12 +32,13 @@ from sgfi.natural import NaturalInverse, natural
 from sgfi.report.look import (
     Look,
     captured_at,
-    check_picture,
+    check_drawable,
     input_prior,
     look_through,
     parsed,
     prepared_input,
     targets_of,
+    token_names,
     whole_tensors,
 )
 from sgfi.storage import write_text
@@ -128,7 +129,7 @@ class Looking:
         if self.form not in forms:
             raise DataError(f"a form among {', '.join(forms)}", repr(self.form), "Choose one of these.")
         if self.form in PICTURES:
-            check_picture(self.loaded.input_shape)
+            check_drawable(self.loaded.input_shape)
         if self.others is not None:
             check_input(self.lens.graph, self.others)
         for query in self.queries or ():  # what cannot be asked is refused before any input is read
@@ -162,7 +163,8 @@ class Looking:
         }
 
     def at(self, x: Tensor) -> Look:
-        return look_through(self.lens, x, self.queries, self.others, self.loaded.preprocessing)
+        names = token_names(self.loaded, x)
+        return look_through(self.lens, x, self.queries, self.others, self.loaded.preprocessing, names)
 
     def write(self, look: Look, file: Path) -> None:
         """One result, whole or not at all."""
