@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from math import prod
 
 import pytest
 import torch
+from torch import nn
 
 import sgfi
 from sgfi.errors import QueryError
@@ -90,9 +92,19 @@ def test_channels_are_covered_together_wherever_they_stand() -> None:
     torch.manual_seed(0)
     signal, tokens = torch.nn.Conv1d(3, 2, 3, padding=1).eval(), torch.nn.Linear(5, 4).eval()
     for model, x, target, window, axis in (
-        (torch.nn.Sequential(signal).eval(), torch.randn(1, 3, 200), "0", (3, 3), 1),
+        (torch.nn.Sequential(signal).eval(), torch.randn(1, 3, 200), "0", (3, 4), 1),
         (torch.nn.Sequential(tokens).eval(), torch.randn(1, 7, 5), "0", (1, 5), 2),
     ):
         graph = sgfi.capture(model, torch.cat([x, x]))
         covered = occlusion(graph, x, [sgfi.Query(target, 1)], flat(x, axis))
         assert covered.window == window
+
+
+@pytest.mark.parametrize(("shape", "most"), [((3, 15, 31), 8), ((1, 7, 9), 8), ((3, 100), 64)])
+def test_no_axis_has_more_windows_than_said(shape: tuple[int, ...], most: int) -> None:
+    model = (nn.Conv2d if len(shape) == 3 else nn.Conv1d)(shape[0], 2, 3).eval()
+    x = torch.randn(1, *shape)
+    prior = sgfi.prior([torch.randn(6, *shape)], kind="grid", channel_axis=1)
+    covered = occlusion(sgfi.capture(model, x), x, [sgfi.Query("conv2d" if len(shape) == 3 else "conv1d", 1)], prior)
+    counts = [-(-size // step) for size, step in zip(shape, covered.window, strict=True)]
+    assert counts[0] == 1 and max(counts) <= most and covered.maps.shape == (1, prod(counts))

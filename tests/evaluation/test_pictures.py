@@ -121,3 +121,39 @@ def test_accentuation_raises_its_feature(monkeypatch: pytest.MonkeyPatch) -> Non
     scene = Scene.of(sgfi.capture(model, x), x, sgfi.prior([torch.randn(16, 3, 16, 16)]), queries, model)
     for direction, added in zip(scene.directions(), pictures("accentuation", scene), strict=True):
         assert (scene.score(x + added, direction) > scene.score(x, direction)).all()
+
+
+class ChannelsLast(nn.Module):
+    def __init__(self, convolution: nn.Conv2d) -> None:
+        super().__init__()
+        self.one = convolution
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.one(x.movedim(3, 1))
+
+
+def test_pictures_with_channels_last_are_masked_as_those_with_channels_first() -> None:
+    convolution, x = nn.Conv2d(3, 4, 3, 2, 1).double().eval(), torch.randn(2, 8, 6, 3, dtype=torch.float64)
+    corpus = torch.randn(8, 8, 6, 3, dtype=torch.float64)
+    drawn = []
+    for model, axis in ((ChannelsLast(convolution), 3), (nn.Sequential(convolution), 1)):
+        inputs, others = (part.movedim(3, axis).contiguous() for part in (x, corpus))
+        prior = sgfi.prior([others], kind="grid", channel_axis=axis)
+        query = sgfi.Query("one" if axis == 3 else "0", 1)
+        scene = Scene.of(sgfi.capture(model.eval(), inputs), inputs, prior, [query])
+        drawn.append(pictures("activation x input", scene)[0].movedim(axis, 1))
+    torch.testing.assert_close(*drawn)
+
+
+def test_an_input_is_smoothed_by_its_own_range() -> None:
+    x = torch.randn(2, 3, 16, 16) * torch.tensor([1.0, 10.0]).reshape(-1, 1, 1, 1)
+    graph, prior = sgfi.capture(Small().eval(), x), sgfi.prior([torch.randn(8, 3, 16, 16)])
+    both, alone = (pictures("SmoothGrad", Scene.of(graph, part, prior, [sgfi.Query("two", 1)])) for part in (x, x[:1]))
+    torch.testing.assert_close(both[:, :1], alone)
+
+
+def test_accentuation_of_pictures_that_are_not_square_is_refused() -> None:
+    x = torch.randn(1, 3, 16, 12)
+    prior = sgfi.prior([torch.randn(8, 3, 16, 12)])
+    with pytest.raises(QueryError, match="square"):
+        pictures("accentuation", Scene.of(sgfi.capture(Small().eval(), x), x, prior, [sgfi.Query("two", 1)]))

@@ -13,7 +13,7 @@ from sgfi.evaluation.metrics import pixel_cosine
 from sgfi.evaluation.random_targets import noise_like
 from sgfi.evaluation.trust import Trust, neighbours, trust
 from sgfi.graph import Node
-from sgfi.natural import NaturalInverse, Solver
+from sgfi.natural import NaturalInverse, Solver, photograph_prior
 
 
 def lens() -> NaturalInverse:
@@ -144,3 +144,36 @@ def test_every_control_has_the_cosine_of_its_own_picture() -> None:
     for label, cosine in checked.cosines.items():
         torch.testing.assert_close(cosine, pixel_cosine(checked.controls[label], checked.inverse.value))
     torch.testing.assert_close(checked.cosines["another input's target"], checked.swapped)
+
+
+@pytest.mark.parametrize("ridge", [1.0, 0.1])
+def test_an_adjoint_is_solved_whatever_the_ridge(ridge: float) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 12, 3, 2, 1)).double().eval()
+    prior = photograph_prior((24, 24), dtype=torch.float64)
+    x = prior.mean + prior.draw(1, prior.mean, 9)
+    estimator, query = sgfi.natural(sgfi.capture(model, x), prior, ridge=ridge), sgfi.Query("2")
+    value = sgfi.invert(estimator, x, query).value
+    solved = replace(estimator, solver=Solver(steps=2000, tolerance=1e-9)).adjoint(x, query, value / value.norm())
+    assert float(estimator.adjoint(x, query, value / value.norm()).norm() / solved.norm()) == pytest.approx(1, abs=0.03)
+
+
+def test_units_of_a_group_do_not_change_its_random_control() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(24, 10, bias=False), nn.Linear(24, 40, bias=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([self.a(x), self.b(x)], 1)
+
+    torch.manual_seed(0)
+    model, x = Two().double().eval(), torch.randn(3, 24, dtype=torch.float64)
+    prior, scores = sgfi.prior([torch.randn(200, 24, dtype=torch.float64)]), []
+    for scale in (1.0, 100.0):
+        with torch.no_grad():
+            model.a.weight.mul_(scale)
+        checked = trust(sgfi.natural(sgfi.capture(model, x), prior), x, "a + b")
+        assert checked.random is not None
+        scores.append(checked.random)
+    torch.testing.assert_close(scores[0], scores[1], rtol=1e-6, atol=1e-6)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sgfi.errors import SgfiError
+import sgfi
+from sgfi.errors import QueryError, SgfiError
 from sgfi.natural import jacobian as module
 from sgfi.natural.jacobian import Jacobian, jacobian
 from sgfi.natural.path import POINT, Path
@@ -96,3 +97,14 @@ def test_unusable_paths_are_named(arguments: tuple, words: str) -> None:
 def test_a_curve_of_the_wrong_shape_is_named() -> None:
     with pytest.raises(SgfiError, match="a curve that gives"):
         Path(2, "midpoint", lambda x, mu, nodes: x).at(torch.zeros(1, 2), torch.zeros(2))
+
+
+def test_a_path_of_its_end_alone_is_the_point_and_half_a_path_needs_two_points() -> None:
+    graph = captured("chain")
+    prior = fitted_prior("chain")
+    lens = sgfi.natural(graph, prior, Path(3, "end"))
+    point = sgfi.natural(graph, prior, "point")
+    assert lens.target_value == point.target_value == "tangent"
+    assert lens.describe() == point.describe() and lens.describe()["points"] == 1
+    with pytest.raises(QueryError, match="two points or more"):
+        sgfi.natural(graph, prior, points=1)

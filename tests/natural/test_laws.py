@@ -7,6 +7,7 @@ from itertools import pairwise, product
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import sgfi
 from sgfi.inversion import Query
@@ -183,3 +184,30 @@ def test_lambda_is_relative_to_the_mean_response() -> None:
     assert float(many.ridge(torch.ones(5, 3, 3, dtype=torch.bool))) == pytest.approx(
         0.01 * float(expected.mean()), rel=0.05
     )
+
+
+class Weights(nn.Module):
+    """Causal attention of two heads: the first token's weights never change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value = (nn.Linear(4, 6, bias=False) for _ in range(3))
+        self.soft = nn.Softmax(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        query, key, value = (
+            part(x).unflatten(2, (2, 3)).transpose(1, 2) for part in (self.query, self.key, self.value)
+        )
+        hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+        weights = self.soft((query @ key.transpose(-1, -2)).masked_fill(hidden, -1e9))
+        return (weights @ value).transpose(1, 2).flatten(2)
+
+
+def test_a_position_that_never_responds_does_not_set_lambda() -> None:
+    torch.manual_seed(0)
+    model, x = Weights().double().eval(), torch.randn(1, 5, 4, dtype=torch.float64)
+    lens = sgfi.natural(sgfi.capture(model, x), sgfi.prior([torch.randn(100, 5, 4, dtype=torch.float64)]))
+    part, whole, masked = (sgfi.invert(lens, x, query) for query in ("soft:1@3,1", "soft:1@3,*", "soft:1@0,0"))
+    assert part.share is not None and whole.share is not None and masked.share is not None
+    assert (whole.share >= part.share - 1e-9).all() and 0 < float(whole.ridge) <= float(part.ridge)
+    assert float(masked.ridge) == 1 and not masked.value.any()  # nothing responds: any number would do

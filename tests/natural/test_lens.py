@@ -348,6 +348,9 @@ def test_as_many_terminals_as_queries() -> None:
     state = lens.state(x)
     with pytest.raises(SgfiError, match="terminal"):
         sgfi.sweep(lens, x, [Query(channels=0)] * 3, terminal=torch.stack([state] * 5))
+    both = [Query("act1", 0), Query("act2", 0), Query("act1", 1), Query("act2", 1)]
+    with pytest.raises(SgfiError, match="one for each"):  # two for each of two tensors
+        sgfi.sweep(lens, x, both, terminal=torch.stack([lens.state(x, "act1")] * 2))
 
 
 def test_a_prior_whose_channels_stand_elsewhere_is_refused() -> None:

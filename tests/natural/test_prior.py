@@ -296,3 +296,13 @@ def test_tables_counts_and_shapes_of_other_types_are_refused() -> None:
             embedding_prior(wrong, 4, counts)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="a shape like"):
         prior([_grids()]).resized(8)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [(3, 6, 6), (5, 4)])
+def test_what_a_prior_keeps_serves_callers_in_any_mode(shape: tuple[int, ...]) -> None:
+    fitted = prior([torch.randn(20, *shape)])
+    with torch.inference_mode():
+        fitted.apply(torch.randn(2, *shape))
+    given = torch.randn(2, *shape, requires_grad=True)
+    fitted.apply(given).sum().backward()
+    assert given.grad is not None and given.grad.any()

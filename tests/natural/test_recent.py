@@ -102,3 +102,13 @@ def test_a_caller_who_writes_to_the_input_changes_nothing_that_is_kept(jacobian:
     x.zero_()
     kept, fresh = (sgfi.invert(each, same, "2", channels=[1]).value for each in (lens, replace(lens, recent=None)))
     torch.testing.assert_close(kept, fresh, rtol=0, atol=0)
+
+
+def test_a_background_written_in_place_is_another_question() -> None:
+    _, x, lens = small()
+    background = torch.randn(6, 4)
+    lens = lens.centred(background)
+    sgfi.invert(lens, x, "2")
+    background += 3
+    kept, fresh = (sgfi.invert(each, x, "2").value for each in (lens, replace(lens, recent=None)))
+    torch.testing.assert_close(kept, fresh, rtol=0, atol=0)

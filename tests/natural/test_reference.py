@@ -78,7 +78,7 @@ def test_a_centred_target_is_less_the_mean_state_over_the_prior() -> None:
     assert (lens.state(x, "1") - plain.state(x, "1")).abs().max() > 0.01
     usual = lens.centred(x[:3])
     torch.testing.assert_close(usual.state(x, "1"), (model(x) - model(x[:3]).mean(0)).detach())
-    assert usual.describe()["usual_inputs"] == 3 and plain.centred().state(x, "1").equal(lens.state(x, "1"))
+    assert usual.describe()["background"] == 3 and plain.centred().state(x, "1").equal(lens.state(x, "1"))
     with pytest.raises(QueryError, match="inputs of shape"):
         lens.centred(x[0])
     own = sgfi.invert(lens, x, "1", channels=[1]).value

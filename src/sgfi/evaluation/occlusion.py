@@ -23,9 +23,9 @@ from sgfi.natural import Prior, reference_state
 from sgfi.optional import need
 
 SIDE = 8
-"""Windows along each axis of a picture."""
+"""Windows along each axis of a picture, at most."""
 LINE = 64
-"""Windows along a sequence; a shorter one is covered one position at a time."""
+"""Windows along a sequence, at most; a shorter one is covered one position at a time."""
 AT_ONCE = 8
 """Windows in one forward pass."""
 
@@ -88,7 +88,7 @@ def occlusion(graph: TensorGraph, x: Tensor, queries: Sequence[Query], prior: Pr
             .attribute(x, window, window, baselines=prior.mean_like(x).unsqueeze(0), perturbations_per_eval=AT_ONCE)
         )
     order = [index for target in targets for index, name in enumerate(names) if name == target]
-    placed = torch.empty(len(queries), *x.shape[1:], dtype=maps.dtype)
+    placed = torch.empty(len(queries), *x.shape[1:], dtype=maps.dtype, device=maps.device)
     placed[order] = maps
     return Occlusion(torch.stack([windowed(each, window) for each in placed]), window)
 
@@ -108,4 +108,4 @@ def _window(node: Node) -> tuple[int, ...]:
     sizes = [int(size or 1) for size in node.shape[1:]]
     if not node.coord_shape:
         return (1,) * len(sizes)
-    return tuple(size if axis == node.channel_axis else max(1, size // parts) for axis, size in enumerate(sizes, 1))
+    return tuple(size if axis == node.channel_axis else -(-size // parts) for axis, size in enumerate(sizes, 1))

@@ -8,8 +8,7 @@ nothing of theirs is written again here. Every method returns one input-shaped t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from math import isqrt
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from sgfi.errors import QueryError, did_you_mean
 from sgfi.evaluation.stacks import checked_queries
 from sgfi.graph import Node, TensorGraph
 from sgfi.inversion import Query, Selections, common_target
+from sgfi.inversion.query import patch_side
 from sgfi.natural import Prior, reference_state
 from sgfi.optional import need
 
@@ -48,6 +48,8 @@ class Scene:
     """(B, *input)"""
     mean: Tensor
     """(*input) the reference input mu."""
+    channel_axis: int
+    """Of the input, counted with the batch."""
     target: str
     chosen: Selections
     """P_q"""
@@ -67,7 +69,13 @@ class Scene:
         with torch.no_grad():
             state = Linearisation(graph, {}, x, keep=[target]).values[target]
             deviation = state - reference_state(graph, target, x, prior)
-        return cls(graph, model, x, prior.mean_like(x), target, chosen, state, deviation)
+        return cls(graph, model, x, prior.mean_like(x), prior.channel_axis, target, chosen, state, deviation)
+
+    def each(self) -> Iterator[Scene]:
+        """Every input by itself."""
+        for index in range(len(self.x)):
+            own = slice(index, index + 1)
+            yield replace(self, x=self.x[own], state=self.state[own], deviation=self.deviation[own])
 
     def directions(self) -> Iterator[Tensor]:
         """(B, *target) ``d_q`` of every query."""
@@ -184,6 +192,12 @@ def _integrated(scene: Scene) -> Tensor:
 
 @method("SmoothGrad")
 def _smooth(scene: Scene) -> Tensor:
+    return torch.cat([_smoothed(own) for own in scene.each()], 1)
+
+
+def _smoothed(scene: Scene) -> Tensor:
+    """Of one input, by whose range the noise is measured; the same noise at every input."""
+    torch.manual_seed(0)
     captum = _captum()
     tunnel = captum.NoiseTunnel(captum.Saliency(scene.score))
     options = {
@@ -250,13 +264,17 @@ def _check_pictures(scene: Scene) -> None:
 
 def _masked(scene: Scene, maps: Tensor) -> Tensor:
     """(Q, B, h, w), brought to the input's size, times ``x - mu``."""
-    masks = F.interpolate(maps, scene.x.shape[-2:], mode="bilinear", align_corners=False)
-    return masks.unsqueeze(2) * (scene.x - scene.mean)
+    height, width = (size for axis, size in enumerate(scene.x.shape) if axis not in (0, scene.channel_axis))
+    masks = F.interpolate(maps, (height, width), mode="bilinear", align_corners=False)
+    return masks.unsqueeze(scene.channel_axis + 1) * (scene.x - scene.mean)
 
 
 @method("accentuation")
 def _accentuated(scene: Scene) -> Tensor:
     """Horama's feature accentuation, seeded with the input; what it adds to it. Horama maximises."""
+    _check_pictures(scene)
+    if scene.channel_axis != 1 or scene.x.shape[2] != scene.x.shape[3]:
+        raise QueryError("square pictures (B, C, N, N)", str(tuple(scene.x.shape)), "Leave this method out here.")
     horama = need("horama.feature_accentuation", "comparisons")
     changed = []
     for direction in scene.directions():
@@ -282,8 +300,8 @@ def as_grid(state: Tensor, node: Node) -> Tensor:
     state = state.movedim(node.channel_axis or 1, 1)
     if len(node.coord_shape) == 2:
         return state
-    side = isqrt(max(0, state.shape[-1] - 1)) if len(node.coord_shape) == 1 else 0
-    if side < 2 or side * side != state.shape[-1] - 1:
+    side = patch_side(node.coord_shape)
+    if not side:
         todo = "Ask about a tensor with two coordinate axes, or with a class token and a square of patches."
         raise QueryError("a target that lies on a grid", f"{node.name!r} of shape {node.shape}", todo)
     return state[..., 1:].unflatten(-1, (side, side))

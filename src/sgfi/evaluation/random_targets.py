@@ -100,9 +100,11 @@ def along_answer(
     if adjoint is None or targets.mix is not None:
         return None
     directions = adjoint(x, query, scaled(answer, torch.ones_like(lengths(answer, 1))))
-    numbers = sum(part.selection(estimator.node(part.target), x.device).count for part in query.parts)
-    drawn = targets.states[0].flatten(1).norm(dim=1)
-    return (directions.flatten(1).norm(dim=1) * drawn).double() / numbers**0.5
+    parts = [part.selection(estimator.node(part.target), x.device) for part in query.parts]
+    sizes = [part.mask.numel() for part in parts]
+    pieces = zip(directions.flatten(1).split(sizes, 1), targets.states[0].flatten(1).split(sizes, 1), strict=True)
+    far = [own.norm(dim=1).double() * drawn.norm(dim=1).double() for own, drawn in pieces]  # each as long as its state
+    return sum(each.square() / part.count for each, part in zip(far, parts, strict=True)).sqrt()  # type: ignore[union-attr]
 
 
 def laid_out(states: Sequence[Tensor]) -> Tensor:

@@ -118,8 +118,14 @@ def _check_batch(terminal: Tensor | None, rank: int, inputs: int) -> None:
 def _part(terminal: Tensor | None, indices: list[int], nodes: tuple[Node, ...], count: int) -> Tensor | None:
     """The terminals of some of ``count`` queries, where each has its own; of a group (B, numbers of its tensors)."""
     rank = len(nodes[0].shape) if len(nodes) == 1 else 2
-    own = isinstance(terminal, Tensor) and terminal.dim() == rank + 1 and len(terminal) == count
-    return terminal[indices] if own else terminal  # type: ignore[index]
+    if not isinstance(terminal, Tensor) or terminal.dim() != rank + 1:
+        return terminal
+    if len(terminal) == count:
+        return terminal[indices]
+    if len(indices) < count:  # of one target the estimator says what it expected
+        expected = f"one terminal for all {count} queries, or one for each"
+        raise QueryError(expected, f"{len(terminal)} of them", "Stack one for each, in the order of the queries.")
+    return terminal
 
 
 def _checked_queries(graph: TensorGraph, queries: Sequence[str | Query]) -> list[Query]:

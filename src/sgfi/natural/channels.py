@@ -105,7 +105,8 @@ class ChannelPrior(Prior):
         self._check_shape(tensor)
         key = name, tensor.dtype, tensor.device
         if key not in self._tables:
-            self._tables[key] = getattr(self, name).to(device=tensor.device, dtype=tensor.dtype)
+            with torch.inference_mode(False):  # kept for callers in any mode
+                self._tables[key] = getattr(self, name).to(device=tensor.device, dtype=tensor.dtype, copy=True)
         channel = self.channel_axis - 1 - len(self.shape)
         return torch.movedim(torch.movedim(tensor, channel, -1) @ self._tables[key], -1, channel)
 

@@ -91,7 +91,8 @@ class ExactSystem:
         mixed = weights.mT.to(self.white.dtype) @ self.white  # (B, Q, N)
         value = self.prior.root(mixed.transpose(0, 1).unflatten(2, self.prior.shape))
         steps = torch.zeros_like(residual, dtype=torch.int64)
-        return Solution(value, self.ridge.expand_as(residual), residual, steps)
+        spread = self.selection.spread(weights.permute(2, 0, 1).to(targets.dtype))
+        return Solution(value, self.ridge.expand_as(residual), residual, steps, spread)
 
     def shares(self) -> Shares:
         """Exact."""

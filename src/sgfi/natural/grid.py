@@ -147,12 +147,13 @@ class GridPrior(Prior):
         back = cosine.synthesise(mixed, axes).reshape(*tensor.shape[: tensor.dim() - len(self.shape)], *laid.shape[1:])
         return torch.movedim(back, -axes - 1, channel)
 
+    @torch.inference_mode(False)  # kept for callers in any mode
     def _table(self, name: str, like: Tensor) -> Tensor:
         """(C, C, F) matrices in a tensor's dtype and on its device; kept once made."""
         key = name, like.dtype, like.device
         if key not in self._tables:
             wide = getattr(self, name).permute(1, 2, 0).contiguous()
-            self._tables[key] = wide.to(device=like.device, dtype=like.dtype)
+            self._tables[key] = wide.to(device=like.device, dtype=like.dtype, copy=True)
         return self._tables[key]
 
 

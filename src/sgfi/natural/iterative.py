@@ -49,7 +49,7 @@ class Systems:
         are linear in the target only as far as they have converged.
         """
         rest = self.masked(targets)
-        value = rest.new_zeros(len(rest), *self.jacobian.input_shape)
+        value, weights = rest.new_zeros(len(rest), *self.jacobian.input_shape), torch.zeros_like(rest)
         length = norms(rest)
         residual = torch.where(length > 0, 1.0, torch.zeros_like(length))
         steps = torch.zeros_like(length, dtype=torch.int64)
@@ -68,6 +68,7 @@ class Systems:
             moving = active[chosen] & (bend > 0)
             stride = torch.where(moving, energy[chosen] / bend.clamp(min=torch.finfo(bend.dtype).tiny), 0.0)
             value[chosen] += _times(stride, back)
+            weights[chosen] += _times(stride, ahead)
             left = rest[chosen] - _times(stride, curved)
             rest[chosen] = left
             scaled_rest = some.preconditioned(left)
@@ -79,7 +80,7 @@ class Systems:
             steps[chosen] += moving
             if not moving.any():
                 break
-        return Solution(value, self.ridge, residual, steps)
+        return Solution(value, self.ridge, residual, steps, weights)
 
 
 def pushed_draws(jacobian: Jacobian, prior: Prior, count: int, seed: int = 0) -> Tensor:

@@ -57,16 +57,17 @@ def natural(
     ``mean`` and ``std``) or nothing, which takes the statistics of natural photographs, normalised as for ImageNet.
     ``jacobian``: ``"point"`` (at x), ``"path"`` (averaged over ``points`` on the line from the mean to x) or a
     :class:`Path`. ``ridge``: lambda relative to the mean response of the target tensor. ``target_value``: what the
-    feature registered, ``"tangent"``, ``J (x - mu)`` (with ``"point"``), ``"difference"``, ``H(x) - H(mu)``, which the
-    tangent comes to along a fine path (with any path), or ``"centred"``, ``H(x)`` less its mean over the prior: what is
-    special about x among inputs. Of tokens the difference is centred too, see :mod:`sgfi.natural.reference`.
+    feature registered, ``"tangent"``, ``J (x - mu)`` (with ``"point"``), ``"difference"``, ``H(x) - H(mu)`` (with any
+    path; the tangent comes to it along many midpoints of the whole line), or ``"centred"``, ``H(x)`` less its mean over
+    the prior: what is special about x among inputs. Of tokens the difference is centred too, see
+    :mod:`sgfi.natural.reference`.
     """
     if not isinstance(graph, TensorGraph):
         raise QueryError("a captured graph", type(graph).__name__, "Pass sgfi.capture(model, example).")
     known = prior if isinstance(prior, Prior) else default_prior(graph, prior)
     solver = Solver() if solver is None else solver
     path = path_of(jacobian, points)
-    value = target_value or ("tangent" if path == POINT else "difference")
+    value = target_value or ("tangent" if path.is_point else "difference")
     return NaturalInverse(graph, known, path, ridge, value, solver)
 
 
@@ -80,8 +81,8 @@ class NaturalInverse:
     ridge: float
     target_value: str
     solver: Solver
-    usual: Tensor | None = None
-    """(N, *input) what a centred target is compared with, see :meth:`centred`."""
+    background: Tensor | None = None
+    """(N, *input) inputs that a centred target is compared with, see :meth:`centred`."""
     recent: Recent | None = None
     """Where derivatives are kept for the next query on the same tensor of the same input."""
 
@@ -104,14 +105,14 @@ class NaturalInverse:
         if self.target_value not in TARGET_VALUES:
             raise QueryError(f"a target value among {list(TARGET_VALUES)}", repr(self.target_value), "Choose one.")
         several = [name for name, side in self.graph.side_values.items() if len(side) != 1]
-        if several and self.path != POINT:  # its points would be paired with other samples' side inputs
+        if several and not self.path.is_point:  # its points would be paired with other samples' side inputs
             todo = "Pass inputs together with their side inputs, or bind one sample's."
             raise QueryError("side inputs of one sample along a path", f"{several[0]!r} of several", todo)
         if not isinstance(self.solver, Solver):
             raise QueryError("a Solver", type(self.solver).__name__, "Build one: from sgfi.natural import Solver.")
 
     def __repr__(self) -> str:
-        return f"<NaturalInverse {self.path.points} points, ridge {self.ridge:g}, {self.target_value}, {self.prior}>"
+        return f"<NaturalInverse {self.path.count} points, ridge {self.ridge:g}, {self.target_value}, {self.prior}>"
 
     @property
     def _recipe(self) -> RecipeBoundaries:
@@ -121,11 +122,11 @@ class NaturalInverse:
         """The same prior and settings on the same model with other side inputs bound."""
         return replace(self, graph=graph)
 
-    def centred(self, usual: Tensor | None = None) -> NaturalInverse:
-        """With features compared with their mean over ``usual`` inputs (N, *input), or over draws of the prior."""
-        if usual is not None:
-            check_input(self.graph, usual)
-        return replace(self, target_value="centred", usual=usual)
+    def centred(self, background: Tensor | None = None) -> NaturalInverse:
+        """With features compared with their mean over ``background`` inputs (N, *input), or over draws of the prior."""
+        if background is not None:
+            check_input(self.graph, background)
+        return replace(self, target_value="centred", background=background)
 
     @property
     def target(self) -> str:
@@ -163,13 +164,13 @@ class NaturalInverse:
     def describe(self) -> dict[str, Any]:
         return {
             "estimator": "natural inverse",
-            "jacobian": "point" if self.path == POINT else "path",
-            "points": self.path.points,
+            "jacobian": "point" if self.path.is_point else "path",
+            "points": self.path.count,
             "rule": self.path.rule,
             **({} if self.path.curve is straight else {"curve": self.path.curve_name}),
             "ridge": self.ridge,
             "target_value": self.target_value,
-            **({} if self.usual is None else {"usual_inputs": len(self.usual)}),
+            **({} if self.background is None else {"background": len(self.background)}),
             "solver": asdict(self.solver),
             "prior": type(self.prior).__name__,
         }
@@ -366,7 +367,8 @@ class NaturalInverse:
         """What ``make`` gives, or gave for the same numbers and settings."""
         if self.recent is None:
             return make()
-        settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, self.usual, self.solver)
+        compared = None if self.background is None else contents(self.background)
+        settings = (self.graph, self.prior, self.path, float(self.ridge), self.target_value, compared, self.solver)
         return self.recent.get((what, contents(x), node.name, settings, self.graph.fingerprint), make, size)
 
     def _registered(self, x: Tensor, node: Node, known: Jacobian | None = None) -> Tensor:
@@ -377,7 +379,7 @@ class NaturalInverse:
         if self.target_value == "difference":
             return registered(self.graph, node.name, x, self.prior)
         if self.target_value == "centred":
-            return centred(self.graph, node.name, x, self.prior, self.usual)
+            return centred(self.graph, node.name, x, self.prior, self.background)
         mu = self.prior.mean_like(x)
         derivative = known or jacobian(self.graph, node.name, x, mu, self.path)
         return derivative.push((x - mu).unsqueeze(0))[0]

@@ -34,12 +34,20 @@ class Path:
     def __post_init__(self) -> None:
         if not whole(self.points, 1):
             raise QueryError("at least one point on the path", repr(self.points), "Three are usual.")
+        if self.rule == "half" and self.points < 2:
+            todo = 'Give two or more; jacobian="point" is x alone.'
+            raise QueryError('two points or more for the rule "half": x and the line before it', "one", todo)
         if self.rule not in RULES:
             raise QueryError(f"a quadrature rule among {list(RULES)}", repr(self.rule), "Choose one of these.")
         if not callable(self.curve):
             raise QueryError(
                 "a curve: a function of x, mu and nodes", type(self.curve).__name__, "See sgfi.natural.path."
             )
+
+    @property
+    def is_point(self) -> bool:
+        """Whether x is the only point."""
+        return self.rule == "end"
 
     @property
     def curve_name(self) -> str:
@@ -70,7 +78,7 @@ class Path:
 
 
 def _half(points: int) -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = _midpoint(max(1, points - 1))
+    nodes, weights = _midpoint(points - 1)
     return np.append(nodes, 1.0), np.append(weights / 2, 0.5)
 
 

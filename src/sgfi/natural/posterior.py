@@ -14,8 +14,8 @@ from sgfi.natural.solve import Problem
 
 SHARE_TOLERANCE = 0.1
 """To which the draws of a share are solved: what they explain is known no better than their number allows."""
-TIGHT = 0.01
-"""Residual of an adjoint, which is divided by lambda."""
+TIGHT = 1e-3
+"""Residual of an adjoint; times the relative ridge where that is below one, since what is left is divided by it."""
 
 
 def perturbations(problem: Problem, selection: Selection, count: int, seed: int) -> tuple[Tensor, Solution]:
@@ -39,17 +39,16 @@ def perturbations(problem: Problem, selection: Selection, count: int, seed: int)
 
 
 def adjoint(problem: Problem, selection: Selection, pictures: Tensor) -> Tensor:
-    """``M* p`` (B, *target) of pictures (B, *input), where the answer to a target t is ``M t``.
-
-    ``A^-1 b`` with ``A = P J S J* P + lambda I`` and ``b = P J S p``, read off the answer v to b:
-    ``(b - P J v) / lambda``.
-    """
-    tight = replace(problem, solver=replace(problem.solver, tolerance=min(problem.solver.tolerance, TIGHT)))
-    chosen, push = Selections.of([selection]), problem.jacobian.push
-    pushed = chosen.project(push(problem.prior.apply(pictures.unsqueeze(0))))
+    """``M* p`` (B, *target) of pictures (B, *input), where the answer to a target t is ``M t``: ``A^-1 P J S p`` with
+    ``A = P J S J* P + lambda I``."""
+    tolerance = min(problem.solver.tolerance, TIGHT * min(1.0, problem.relative))
+    tight = replace(problem, solver=replace(problem.solver, tolerance=tolerance))
+    chosen = Selections.of([selection])
+    pushed = chosen.project(problem.jacobian.push(problem.prior.apply(pictures.unsqueeze(0))))
     ((solution, _),) = tight.solve(chosen, pushed)
-    left = (pushed - chosen.project(push(solution.value)))[0]
-    return problem.jacobian.scaled(left / solution.ridge[0].to(left).reshape(-1, *[1] * (left.dim() - 1)))
+    tight.solver.check(solution.residual, "the control of random targets")
+    assert solution.weights is not None
+    return problem.jacobian.scaled(solution.weights[0])
 
 
 def exact_shares(problem: Problem, selection: Selection) -> Shares:

@@ -16,7 +16,9 @@ BYTES = 2**30
 
 
 class Recent:
-    """The most recently used, within a number of bytes; the last one stays whatever its size. For one thread.
+    """The most recently used, within a number of bytes of activations; the last one stays whatever its size.
+
+    For one thread.
 
     Law: answers are the same with and without. What is kept is named by everything that it depends on.
     """

@@ -22,9 +22,9 @@ def registered(graph: TensorGraph, target: str, x: Tensor, prior: Prior) -> Tens
     return centred(graph, target, x, prior)
 
 
-def centred(graph: TensorGraph, target: str, x: Tensor, prior: Prior, usual: Tensor | None = None) -> Tensor:
+def centred(graph: TensorGraph, target: str, x: Tensor, prior: Prior, background: Tensor | None = None) -> Tensor:
     """(B, *target) ``H(x)`` less its :func:`mean_state`."""
-    return _states(graph, target, x) - mean_state(graph, target, x, prior, usual)
+    return _states(graph, target, x) - mean_state(graph, target, x, prior, background)
 
 
 def reference_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior) -> Tensor:
@@ -38,26 +38,26 @@ def reference_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior)
     return mean_state(graph, target, like, prior)
 
 
-def mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior, usual: Tensor | None = None) -> Tensor:
-    """(*target) the mean of H over ``usual`` inputs (N, *input), or over draws of the prior; once for a graph.
+def mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior, background: Tensor | None = None) -> Tensor:
+    """(*target) the mean of H over ``background`` inputs (N, *input), or over draws of the prior; once for a graph.
 
     The draws come in pairs about the mean, so that it is ``H(mu)`` exactly where the model is linear.
     """
     sides = tuple((name, contents(value)) for name, value in graph.side_values.items())
-    source = prior if usual is None else contents(usual)
+    source = prior if background is None else contents(background)
     key = "reference", target, source, sides, like.dtype, like.device
-    return graph.cache.get(key, lambda: _mean_state(graph, target, like, prior, usual), graph.fingerprint)
+    return graph.cache.get(key, lambda: _mean_state(graph, target, like, prior, background), graph.fingerprint)
 
 
 @torch.inference_mode(False)  # it is kept: a caller's inference mode or precision must not stay in it
 @torch.no_grad()
 @full_precision()
-def _mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior, usual: Tensor | None) -> Tensor:
-    if usual is None:
+def _mean_state(graph: TensorGraph, target: str, like: Tensor, prior: Prior, background: Tensor | None) -> Tensor:
+    if background is None:
         mu, draws = prior.mean_like(like), prior.draw(PAIRS, like, SEED)
-        usual = torch.cat([mu + draws, mu - draws])
-    total = sum(_states(graph, target, part).double().sum(0) for part in usual.split(ROWS))
-    return (total / len(usual)).to(like.dtype)  # type: ignore[union-attr]
+        background = torch.cat([mu + draws, mu - draws])
+    total = sum(_states(graph, target, part).double().sum(0) for part in background.split(ROWS))
+    return (total / len(background)).to(like.dtype)  # type: ignore[union-attr]
 
 
 def _states(graph: TensorGraph, target: str, inputs: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ ROWS_MEMORY = 2**30
 """Bytes of written-out rows: queries that fit in together share the rows they have in common."""
 ENSEMBLE_MEMORY, ENSEMBLE_SEED = 2**29, 2000
 """Bytes that the members of an ensemble may take, and where their draws begin."""
+SILENT = 1e-12
+"""Response of a position, relative to the strongest queried one, that is rounding."""
 SHARED = 256
 """Rows written out together: more would cost more in products among them than is saved."""
 
@@ -96,12 +98,15 @@ class Problem:
 
         Relative to the mean response of the whole target. Where the prior has nothing between positions (tokens), what
         one position holds must not depend on later ones: there it is relative to the mean over channels at the least
-        responsive of the queried positions. One where nothing responds, and any number would do.
+        responsive of the queried positions that respond (weights of masked attention never do). One where nothing
+        responds, and any number would do.
         """
         mean = self.response.flatten(1).mean(1)
         if self.prior.independent_positions and self.response.dim() > 2:
             queried = selection.mask.any(self.channel_axis - 1).flatten()
-            mean = self.response.mean(self.channel_axis).flatten(1)[:, queried].amin(1)
+            by_position = self.response.mean(self.channel_axis).flatten(1)[:, queried]
+            silent = by_position <= SILENT * by_position.amax(1, keepdim=True)
+            mean = by_position.masked_fill(silent, torch.inf).amin(1).nan_to_num(posinf=0.0)
         return torch.where(mean > 0, self.relative * mean, torch.ones_like(mean))
 
     def systems(self, chosen: Selections, preconditioner: str) -> Systems:
@@ -145,4 +150,5 @@ def _chunks(numbers: Sequence[int], size: int) -> Iterator[list[int]]:
 def _row(solution: Solution, row: int) -> Solution:
     """One query of a stacked solution, still with its query axis."""
     part = slice(row, row + 1)
-    return Solution(solution.value[part], solution.ridge[part], solution.residual[part], solution.steps[part])
+    weights = None if solution.weights is None else solution.weights[part]
+    return Solution(solution.value[part], solution.ridge[part], solution.residual[part], solution.steps[part], weights)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Source = nn.Module | TensorGraph | LoadedModel
-PICTURES, NUMBERS = (".png", ".svg", ".pdf"), ".safetensors"
+PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".safetensors",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +95,10 @@ class Look:
         from sgfi.figures import save_figure
 
         path = Path(path)
-        if path.suffix not in (*PICTURES, NUMBERS):
-            raise DataError(f"a file that ends in {', '.join((*PICTURES, NUMBERS))}", path.name, "Choose one of these.")
-        if path.suffix == NUMBERS:
+        forms = (*PICTURES, *NUMBERS)
+        if path.suffix not in forms:
+            raise DataError(f"a file that ends in {', '.join(forms)}", path.name, "Choose one of these.")
+        if path.suffix in NUMBERS:
             if path.exists() and not overwrite:
                 raise StoreError("a path that is free", f"{path}, which exists", "Choose another, or overwrite=True.")
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,8 @@ from sgfi.inversion import Query
 from sgfi.inversion.directions import Directions
 from sgfi.natural import NaturalInverse, natural
 from sgfi.report.look import (
+    NUMBERS,
+    PICTURES,
     Look,
     captured_at,
     check_drawable,
@@ -46,7 +48,6 @@ from sgfi.storage.files import write_tensors
 from sgfi.storage.forward import probes
 from sgfi.storage.scratch import Busy, PathLock, is_draft, remove_drafts
 
-PICTURES, NUMBERS = (".png", ".svg", ".pdf"), (".safetensors",)
 SETTINGS, LINES = "settings.json", "looks.jsonl"
 Record = dict[str, Any]
 
@@ -145,6 +146,7 @@ class Looking:
             "forward": self._activations(),
             "queries": None if self.queries is None else [_identity(query) for query in self.queries],
             "estimator": self.lens.describe(),
+            "background": None if self.lens.background is None else _digest(self.lens.background),
             "prior": [_digest(tensor) for tensor in self.lens.prior.tensors().values()],
             "preprocessing": prepared.as_dict() if prepared is not None else None,
             "other": None if self.others is None else _digest(self.others),
