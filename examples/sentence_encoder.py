@@ -35,7 +35,7 @@ def main(out: str) -> None:
     graph = sgfi.capture(model, embed(ids))
     look = sgfi.look(graph, embed(ids), queries, prior=embedding_prior(embed.weight, ids.shape[1]))
     pictures = {text: answer.inverse.value for text, answer in zip(OTHERS, look.answers, strict=True)}
-    pictures["control: a random direction"] = look.answers[0].controls["a neighbour's answer"]
+    pictures["control: a random direction"] = look.answers[0].controls["random direction 1"]
     energy, tokens = (
         {text: v[0].square().sum(1) for text, v in pictures.items()},
         tokenizer.convert_ids_to_tokens(ids[0]),

@@ -78,7 +78,7 @@ SMALLER = {
     "sgfi calibrate": "--limit 6 --force --quiet",
     "sgfi calibrate hf:": "--limit 40",
     "sgfi report": "--depths 1 --limit 1 --seconds 2 --quiet",
-    "sgfi look": "--points 1",
+    "sgfi look": "--points 2",
     "sgfi look torchvision:resnet18 photos/": "--limit 2",
     "sgfi explore": "--port 0",
     "sgfi experiment run": "--fit 6 --evaluate 2 --set resamples=20 --quiet",
