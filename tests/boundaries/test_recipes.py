@@ -489,6 +489,12 @@ def test_small_plain_networks_stand_at_their_layers_but_the_head() -> None:
     assert generic(nn.Sequential(*convs, *head), 3, 16, 16) == ["input", "1", "3"]
 
 
+def test_a_last_layer_that_has_places_is_no_head() -> None:
+    three = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3), nn.ReLU(), nn.Conv2d(5, 2, 1))
+    assert generic(three, 3, 16, 16) == ["input", "0", "2", "4"]
+    assert generic(three[:3], 3, 16, 16) == ["input", "0", "2"]
+
+
 def test_one_layer_or_none_still_has_a_target() -> None:
     assert generic(nn.Sequential(nn.Linear(6, 3), nn.Tanh()), 6) == ["input", "0"]
     assert generic(nn.Sequential(nn.Tanh()), 6) == ["input", "0"]

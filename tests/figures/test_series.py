@@ -65,12 +65,15 @@ def _seen(axes: Axes) -> list[Text]:
 
 def test_a_vector_has_a_bar_for_each_number() -> None:
     torch.manual_seed(0)
-    look = sgfi.look(nn.Linear(5, 3).eval(), torch.randn(1, 5), "linear:1", prior=sgfi.prior([torch.randn(30, 5)]))
+    units = torch.tensor([1.0, 1.0, 100.0, 0.1, 1.0])
+    prior = sgfi.prior([torch.randn(30, 5) * units])
+    look = sgfi.look(nn.Linear(5, 3).eval(), torch.randn(1, 5) * units, "linear:1", prior=prior)
     figure = look.figure()
     heights = torch.tensor([bar.get_height() for bar in figure.axes[1].patches])
-    torch.testing.assert_close(heights, look.value[0].double(), check_dtype=False)
+    deviation = look.lens.prior.variance.sqrt().double()  # whatever the units
+    torch.testing.assert_close(heights, look.value[0].double() / deviation, check_dtype=False)
     shown = torch.tensor([bar.get_height() for bar in figure.axes[0].patches])
-    torch.testing.assert_close(shown, (look.x[0] - look.lens.prior.mean).double(), check_dtype=False)
+    torch.testing.assert_close(shown, (look.x[0] - look.lens.prior.mean).double() / deviation, check_dtype=False)
     assert not any("Opacity" in text for text in texts(figure))  # a vector's share is one number
     assert "<img" in look._repr_html_()
 
@@ -95,5 +98,5 @@ def test_what_has_no_figure_is_refused() -> None:
     with pytest.raises(QueryError, match="Nothing can be drawn"):
         look.figure()
     assert "<img" not in look._repr_html_()
-    curves = Series(torch.zeros(7, 3), 1).curves(torch.ones(7, 3))
+    curves = Series(torch.zeros(7, 3), 1, torch.ones(7, 3)).curves(torch.ones(7, 3))
     assert curves.shape == (3, 7)  # channels first, wherever they stand

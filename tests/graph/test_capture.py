@@ -452,3 +452,20 @@ def test_one_sample_that_a_kernel_lays_out_otherwise() -> None:
     head = nn.Sequential(nn.MaxPool2d(3, 2), nn.AdaptiveAvgPool2d((6, 6)), nn.Flatten(), nn.Linear(4 * 36, 2))
     model, x = head.eval(), torch.randn(2, 4, 3, 3)
     torch.testing.assert_close(last(sgfi.capture(model, x), x[:1]), model(x[:1]))
+
+
+def test_a_model_that_makes_no_numbers_is_named() -> None:
+    model, x = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2)).eval(), torch.randn(2, 4)
+    for example in (x * float("nan"), x / 0):
+        with pytest.raises(CaptureError, match="a finite example"):
+            sgfi.capture(model, example)
+    with torch.no_grad():
+        model[2].weight[0, 0] = float("nan")
+    with pytest.raises(CaptureError, match="NaN in '2'"):
+        sgfi.capture(model, x)
+
+
+def test_what_torch_prints_before_it_raises_is_not_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(CaptureError, match="a batch axis"):
+        sgfi.capture(nn.Sequential(nn.Linear(5, 3)).eval(), torch.randn(4, 9))
+    assert capfd.readouterr().err == ""

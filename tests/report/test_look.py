@@ -263,3 +263,10 @@ def test_targets_alike_call_for_a_centred_one(x: torch.Tensor) -> None:
     assert shown.answers[0].verdict() == "swapped" and advice in str(shown)
     assert advice not in str(sgfi.look(network(), x, "2:1", other=same, target_value="centred"))
     assert advice not in str(sgfi.look(network(), x, "2:1", other=-x))  # another target, another picture
+
+
+def test_settings_that_do_not_exist_are_named(x: torch.Tensor) -> None:
+    with pytest.raises(QueryError, match="Did you mean 'ridge'"):
+        sgfi.look(network(), x, "2:1", rigde=2)
+    with pytest.raises(QueryError, match="empty text"):
+        sgfi.invert(sgfi.look(network(), x, "2:1").lens, x, "")

@@ -345,3 +345,9 @@ def test_pushed_and_pulled(hub: Server, tmp_path: Path) -> None:
     check_same(sgfi.from_pretrained(f"org/new@{commit}", captured("chain"), cache=tmp_path / "cache"))
     with pytest.raises(SgfiError, match="the hub to take"):
         push_to_hub(family(), "not a name", LICENCES)
+
+
+def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nothing listens there
+    with pytest.raises(StoreError, match="org/name"):
+        pull("org/name", cache=tmp_path / "cache")

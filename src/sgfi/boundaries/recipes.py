@@ -266,8 +266,8 @@ def generic(structure: Structure) -> list[str]:
 
     Without: concatenations of branches and pooling outputs, those that every path passes through if there are
     two or more such, else all of them; of two with no layer between, the later. Failing that, the
-    outputs of the convolutions and linear layers (after their norm, before their activation) but the last, which
-    is taken for the head. The target is the last of these that has coordinates, if any has.
+    outputs of the convolutions and linear layers (after their norm, before their activation), without a last one
+    that has no coordinates: the head. The target is the last of these that has coordinates, if any has.
     """
     if structure.residual_adds:
         return residual_network_with_norm(structure)
@@ -276,11 +276,12 @@ def generic(structure: Structure) -> list[str]:
     joins = set(structure.concatenations)
     marks = [name for name in structure.usable if name in joins or structure.node(name).op in POOLS]
     layers = [structure.normed(name) for name in structure.usable if structure.is_layer(name)]
-    for names in (_only(marks, trunk), marks, _only(layers, trunk)[:-1], layers[:-1]):
+    body = layers if layers and structure.node(layers[-1]).coord_shape else layers[:-1]
+    for names in (_only(marks, trunk), marks, _only(body, trunk), body):
         kept = structure.spatial(_apart(structure, names))
         if len(kept) >= 2:
             return list(kept)
-    return list(structure.spatial(layers[:-1] or layers or structure.usable[-1:]))
+    return list(structure.spatial(body or layers or structure.usable[-1:]))
 
 
 def before_skips_end(structure: Structure, names: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ from sgfi.calibration.presets import preset_named
 from sgfi.cli import options
 from sgfi.cli.loading import capture_model
 from sgfi.cli.outcomes import Interrupted, command, say
+from sgfi.figures.style import counted
 from sgfi.inputs.data import Mirrored, SkippedFile, open_data
 from sgfi.storage import replace_folder
 
@@ -174,7 +175,7 @@ def calibrate(
         say(f"{planned.map_bytes / 2**20:.0f} MiB of maps", quiet)
     described = batches.describe()
     skipped = f", {len(batches.skipped)} unreadable and skipped" if batches.skipped else ""
-    say(f"{described['inputs']} inputs{skipped}; {len(planned.fitted)} nodes to {planned.target}", quiet)
+    say(f"{described['inputs']} inputs{skipped}; {counted(len(planned.fitted), 'node')} to {planned.target}", quiet)
     partial = out.with_name(out.name + ".partial")
     running = Running(
         memory=how.memory,

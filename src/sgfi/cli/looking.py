@@ -147,6 +147,8 @@ def look(
 
       sgfi look pip:efficientnet_lite0 cat.jpg --size 128 --no-share --out depths.png
     """
+    if not data.strip():
+        raise DataError("an image, a folder of images, an array or a text", "an empty text", "Name one.")
     into_folder = several.meant(data, out)
     path = out or Path("looks" if into_folder else "look.png")
     if not into_folder:

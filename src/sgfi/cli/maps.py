@@ -17,6 +17,7 @@ from sgfi.cli.loading import map_manifest, on_disk, open_family
 from sgfi.cli.outcomes import command, say
 from sgfi.errors import DataError, QueryError, StoreError
 from sgfi.evaluation import quality as report
+from sgfi.figures.style import counted
 from sgfi.inputs.data import open_data
 from sgfi.inputs.models import describe_weights
 from sgfi.inversion import MapFamily
@@ -70,7 +71,7 @@ def verify(
     verify_files(maps, manifest)
     if weights_too:
         open_family(maps, model, weights)
-    typer.echo(f"{maps}: {len(manifest['files'])} files as they were written")
+    typer.echo(f"{maps}: {counted(len(manifest['files']), 'file')} as written")
 
 
 @command

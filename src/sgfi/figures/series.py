@@ -32,7 +32,8 @@ SIZE, LETTER = Panels(2.3, 1.2, gap=0.4, left=0.3, below=0.16), 0.042
 ZERO, FAINTEST = "#8a909c", 0.12
 """Colour of axes, seen on paper of either theme; opacity that every position has at least."""
 RULE = "Deviations from the prior's mean, each panel on its own scale. {what}"
-BARS, CURVES = "A bar is one number of the input.", "A line is one channel."
+BARS = "A bar is one number of the input, in standard deviations of the prior."
+CURVES = "A line is one channel."
 LENGTHS = "A bar is the length over the {channels} channels at one position."
 
 
@@ -44,6 +45,8 @@ class Series:
     """(*input)"""
     channel_axis: int
     """Of ``mean``; a vector has channels alone."""
+    deviation: Tensor
+    """(*input) the prior's standard deviation, in which the numbers of a vector are drawn."""
     names: tuple[str, ...] = ()
     """Of the positions, such as tokens."""
 
@@ -57,7 +60,7 @@ class Series:
     def curves(self, deviation: Tensor) -> Tensor:
         """(lines, positions) of a deviation (*input)."""
         if deviation.dim() == 1:
-            return deviation.unsqueeze(0)
+            return (deviation / self.deviation.to(deviation).clamp_min(1e-30)).unsqueeze(0)
         channels = deviation.movedim(self.channel_axis, 0)
         return channels if len(channels) <= LINES else channels.norm(dim=0, keepdim=True)
 

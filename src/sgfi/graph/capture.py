@@ -121,6 +121,8 @@ def _check(model: nn.Module, example: Tensor) -> None:
         raise CaptureError("float32 or float64", str(example.dtype), "Call model.float() and convert the inputs.")
     if example.layout != torch.strided:
         raise CaptureError("a dense example", str(example.layout), "Convert it with to_dense().")
+    if example.device.type != "meta" and not torch.isfinite(example).all():
+        raise CaptureError("a finite example", "NaN or infinity", "Look for a division by zero in its preparation.")
     _check_weights(model, example)
 
 
@@ -281,6 +283,9 @@ def _check_independence(graph: TensorGraph, example: Tensor) -> None:
             "Look for sizes or indices along the batch axis that are fixed, and for ids that the model does not have.",
         ) from error
     for name, own, first, repeated in zip(last, alone, together, again, strict=True):
+        if own.isnan().any():
+            todo = "Look for NaN among the weights, and for overflow on the way."
+            raise CaptureError("a model that makes numbers of its example", f"NaN in {name!r}", todo)
         close = torch.allclose(first[:1], own, rtol=1e-2, atol=1e-3 * float(own.abs().max()))
         if not close and torch.isfinite(own).all() and torch.equal(own, repeated):  # else it draws random numbers
             raise CaptureError(

@@ -26,7 +26,12 @@ MACHINERY = (
     *("/sgfi/graph/", "/inspect.py", "/contextlib.py", "<string>"),
 )
 """Parts of file names that mark a frame as tracing machinery rather than model code."""
-LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch.export", "torch._export")
+LOGGERS = (
+    "torch.fx.experimental.symbolic_shapes",
+    "torch.export",
+    "torch._export",
+    "torch._subclasses.fake_tensor",
+)
 BOUND = re.compile(r"batch = Dim\('batch', max=(\d+)\)|size\(\)\[0\] != (\d{19})")
 """What torch.export says of a forward that takes another way from some batch size on; 2.6 does so of every slice."""
 UNTRACED = (

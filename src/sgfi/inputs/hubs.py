@@ -16,6 +16,9 @@ from sgfi.inputs.loaded import LoadedModel
 from sgfi.inputs.preprocessing import Preprocessing
 from sgfi.optional import need
 
+LISTED = 8
+"""Models of a scheme that an error names."""
+
 
 def language_model(name: str, lm: Any, tokenizer: Any) -> LoadedModel:
     """A causal language model seen from its input embeddings."""
@@ -201,5 +204,6 @@ def diffusers_unet(name: str, pretrained: bool) -> LoadedModel:
 def unknown_model(scheme: str, name: str, known: Any) -> DataError:
     """The error about a name that a library does not have."""
     known = list(known)
-    hint = did_you_mean(name, known) or f"{scheme} lists {len(known)} models."
+    few = ": " + ", ".join(sorted(known)) if len(known) <= LISTED else ""
+    hint = did_you_mean(name, known) or f"{scheme} lists {len(known)} models{few}."
     return DataError(f"a model that {scheme} knows", repr(name), hint)

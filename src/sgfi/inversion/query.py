@@ -338,6 +338,9 @@ def _malformed(text: str, why: str = "") -> QueryError:
 def checked_query(query: Any, graph: TensorGraph | None = None) -> Query:
     """A query, parsed where it is text, or an error that says how to write one. A tensor's name is no text to parse."""
     if isinstance(query, str):
+        if not query.strip():
+            todo = 'Name a tensor, or write a query as in "layer3.1.add:17".'
+            raise QueryError("a query", "an empty text", todo)
         named = (graph is not None and query in graph.nodes) or not is_query_text(query)
         return Query(query) if named else Query.parse(query)
     if not isinstance(query, Query):

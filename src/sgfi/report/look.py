@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from sgfi.errors import DataError, QueryError, StoreError
+from sgfi.errors import DataError, QueryError, StoreError, did_you_mean
 from sgfi.evaluation.trust import ALIKE, Trust, trust
 from sgfi.graph import TensorGraph
 from sgfi.graph.wrappers import unwrapped
@@ -75,7 +76,8 @@ class Look:
         if is_picture(shape):
             painter = Painter(mean, self.preprocessing or usual_preparation(self.x))
             return answers_figure(self.answers, self.x, nodes, painter, share=share)
-        series = Series(mean, self.lens.prior.channel_axis - 1, self.names)
+        prior = self.lens.prior
+        series = Series(mean, prior.channel_axis - 1, prior.variance.sqrt().cpu(), self.names)
         return series_figure(self.answers, self.x, nodes, series, share=share)
 
     def tensors(self, share: bool = True) -> dict[str, Tensor]:
@@ -157,7 +159,7 @@ def look(
     control. ``settings`` go to :func:`sgfi.natural`.
     """
     queries = parsed(query)
-    settings = whole_tensors(settings) if queries is None else settings
+    settings = whole_tensors(checked_settings(settings)) if queries is None else checked_settings(settings)
     if isinstance(model, TensorGraph) and not isinstance(x, (Tensor, str, Path)):
         x, sides = model.split(x)
         model = model.bind(sides)
@@ -167,6 +169,15 @@ def look(
     lens = natural(graph, prior if prior is not None else input_prior(loaded, graph, prepared), **settings)
     others = None if other is None else prepared_input(other, source, prepared, prior)
     return look_through(lens, batch, queries, others, prepared, token_names(loaded, batch))
+
+
+def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What :func:`sgfi.natural` takes beside graph and prior; another word is an error."""
+    known = [name for name in signature(natural).parameters if name not in ("graph", "prior")]
+    for name in settings:
+        if name not in known:
+            raise QueryError(f"settings among {known}", repr(name), did_you_mean(name, known) or "Leave it out.")
+    return dict(settings)
 
 
 def whole_tensors(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from sgfi.report.look import (
     Look,
     captured_at,
     check_drawable,
+    checked_settings,
     input_prior,
     look_through,
     parsed,
@@ -107,7 +108,7 @@ def look_all(
         raise DataError("a model that says how it is fed", f"a {type(model).__name__}", todo)
     graph = captured_at(loaded, loaded.example[:1], queries)
     prior = settings.pop("prior", None)
-    settings = whole_tensors(settings) if queries is None else settings
+    settings = whole_tensors(checked_settings(settings)) if queries is None else checked_settings(settings)
     lens = natural(graph, input_prior(loaded, graph) if prior is None else prior, **settings)
     others = None if other is None else prepared_input(other, loaded, loaded.preprocessing)
     return look_at_all(Looking(lens, loaded, queries, others, form), data, out, progress)

@@ -25,6 +25,8 @@ from sgfi.storage.files import MANIFEST
 
 TIMEOUT = 30.0
 """Seconds without an answer."""
+CLIENTS = ("httpx", "httpx2", "requests", "urllib3")
+"""Packages that huggingface_hub speaks through, in its versions."""
 REPOSITORY = r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}"
 
 
@@ -142,7 +144,10 @@ class HubSource:
             raise Unreachable(first_line(error)) from error
         except errors.EntryNotFoundError as error:
             raise _missing(name, f"{self.repository}@{self.revision}") from error
-        except (errors.HfHubHTTPError, OSError) as error:
+        except Exception as error:
+            lost = type(error).__module__.partition(".")[0] in CLIENTS  # the hub's client does not translate these
+            if not lost and not isinstance(error, (errors.HfHubHTTPError, OSError)):
+                raise
             raise Unreachable(f"{self.repository}: {first_line(error)}") from error
 
 
