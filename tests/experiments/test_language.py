@@ -220,13 +220,14 @@ def test_both_estimators_on_the_same_tokens(ran) -> None:
     base, parts = declare("language-estimators"), ("attention", "mlp")
     plans = {label: {"plan": {"layer": 4, "part": part}} for label, part in zip(base.variants, parts, strict=True)}
     assert [base.variants[label]["plan"]["part"] for label in plans] == list(parts)
-    fewer: dict[str, dict] = {"token_reencoding": {"fit": 8}, "future_energy": {"images": 3}}
+    fewer: dict[str, dict] = {"token_quality": {"images": 4}, "future_energy": {"images": 3}}
     measures = {name: options | fewer.get(name, {}) for name, options in base.measures.items()}
     result = ran("language-estimators", {"variants": plans, "measures": measures})
     for label in plans:
         assert result.at(f"future_energy/{label}/final, natural, path/share")["mean"] == 0
         assert result.at(f"token_controls/{label}/zero terminal, natural, point/largest")["mean"] == 0
-        rows = ("final", "final, natural, path")
+        assert len(result.at(f"token_quality/{label}/final, natural, point/exact_token")["values"]) == 4
+        rows = ("final", "final, natural, point")
         profiles = [result.at(f"token_routing/{label}/{row}/cue")["values"] for row in rows]
         assert profiles[0] != profiles[1]  # another estimator, another answer
 
