@@ -32,7 +32,7 @@ def main(out: str) -> None:
     direction = sum(map(last, PRAISE)) - sum(map(last, COMPLAINT))
     query = sgfi.Query(TARGET, None, [ids.shape[1] - 1], direction)
     look = sgfi.look(sgfi.capture(model, x), x, query, prior=embedding_prior(embed.weight, ids.shape[1]))
-    control = look.answers[0].controls["a neighbour's answer"]
+    control = look.answers[0].controls["random direction 1"]
     pictures = {"praise - complaint": look.value, "control: a random direction": control}
     energy = {label: value[0].square().sum(1) for label, value in pictures.items()}
     tokens, at = [loaded.tokenizer.decode(token) for token in ids[0]], [ids.shape[1] - 1]

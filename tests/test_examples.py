@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import sys
 from functools import cache
@@ -9,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
+
+import sgfi
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -28,6 +33,7 @@ SHALLOWER = {
     "maps_beside_natural": {"SHALLOW": "bn1.act", "DEEP": "blocks.0.0.bn2", "CHANNEL": 3},
 }
 """Other tensors than the programs' own: solves of fewer numbers, maps of fewer and smaller nodes."""
+PRIOR = sgfi.prior([torch.randn(40, 6, generator=torch.Generator().manual_seed(0))])
 SLOW = ("class_margin", "sae_latents", "residual_direction")
 
 
@@ -96,3 +102,13 @@ def test_an_example_writes_its_picture(
     main.__globals__.update(SHALLOWER.get(name, {}))
     main(*gallery.arguments(name, str(out)), **SMALLER.get(name, {}))
     assert out.read_bytes().startswith(b"\x89PNG") and ": " in capsys.readouterr().out
+
+
+def test_controls_are_read_by_names_that_exist() -> None:
+    """Also in programs whose weights are not there."""
+    torch.manual_seed(0)
+    one = sgfi.look(nn.Linear(6, 4).eval(), torch.randn(1, 6), sgfi.Query("linear", directions=torch.randn(4)), PRIOR)
+    both = sgfi.look(nn.Linear(6, 4).eval(), torch.randn(1, 6), "linear:0,1", PRIOR, other=torch.randn(1, 6))
+    known = {*one.answers[0].controls, *both.answers[0].controls}
+    read = {name for file in EXAMPLES.glob("*.py") for name in re.findall(r'controls\["(.+?)"\]', file.read_text())}
+    assert read and read <= known
