@@ -196,3 +196,32 @@ def test_a_file_that_only_the_manifest_names_does_not_run(sgfi_command, maps, mo
     assert not trace.exists()
     outcome = sgfi_command(*line, "--model", model)  # another file, which the user named
     assert outcome.code == 0 and not trace.exists(), outcome.all
+
+
+SIGNALS = """
+import torch
+
+INPUT_SHAPE = (2, 16)
+
+
+def build():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv1d(2, 5, 3), torch.nn.Tanh(), torch.nn.Conv1d(5, 3, 3))
+"""
+
+
+def test_look_under_a_prior_of_inputs(sgfi_command, tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(SIGNALS)
+    inputs = torch.randn(40, 2, 16, generator=torch.Generator().manual_seed(1))
+    np.save(tmp_path / "many.npy", inputs.numpy())
+    np.save(tmp_path / "one.npy", inputs[:1].numpy())
+    model, words = f"{tmp_path / 'net.py'}:build", ["--query", "2:1", "--prior", tmp_path / "many.npy"]
+    outcome = sgfi_command("look", model, tmp_path / "one.npy", *words, "--out", tmp_path / "a.safetensors")
+    assert outcome.code == 0, outcome.all
+    prior = sgfi.prior([inputs], kind="grid", channel_axis=1)
+    expected = sgfi.look(load_model(model).model, inputs[:1], "2:1", prior)
+    assert torch.allclose(load_file(tmp_path / "a.safetensors")["inverse"], expected.value, atol=1e-6)
+    outcome = sgfi_command("look", model, tmp_path / "one.npy", *words, "--out", tmp_path / "a.png")
+    assert outcome.code == 0 and (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG"), outcome.all
+    missing = sgfi_command("look", model, tmp_path / "one.npy", "--prior", "nowhere.npy", "--out", tmp_path / "b.png")
+    assert missing.code and "nowhere.npy" in missing.err and not (tmp_path / "b.png").exists()

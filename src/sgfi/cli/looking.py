@@ -17,10 +17,12 @@ from sgfi.cli.outcomes import Interrupted, command, say
 from sgfi.errors import DataError
 from sgfi.figures.style import counted
 from sgfi.graph import TensorGraph
+from sgfi.graph.axes import read_axis
 from sgfi.inputs.data import open_data, open_source
 from sgfi.inputs.graph_cache import captured_model
 from sgfi.inputs.models import LoadedModel, load_model
 from sgfi.inversion import Query
+from sgfi.natural import Prior
 from sgfi.report.compare import DEFAULT_METHODS
 from sgfi.report.look import (
     Look,
@@ -37,6 +39,8 @@ from sgfi.report.look_all import Looking, look_at_all
 
 Form = Literal["png", "svg", "pdf", "safetensors"]
 TargetValue = Literal["difference", "centred", "tangent"]
+BATCH = 32
+"""Inputs of a prior at a time."""
 
 
 class Jacobian(str, Enum):
@@ -108,6 +112,12 @@ def look(
     other: Annotated[
         str | None, typer.Option(help="A second input: what its target gives is shown as a control.")
     ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Inputs whose mean and covariance are the prior (a few hundred; a folder, an array, a text)."
+        ),
+    ] = None,
     share: Annotated[
         bool,
         typer.Option(help="Fade what the feature does not determine; leaving it out is faster for large queries."),
@@ -160,19 +170,30 @@ def look(
     if into_folder:
         graph = graph or captured_at(loaded, loaded.example[:1], queries)
         settings = lens.settings if queries else whole_tensors(lens.settings)
-        natural = sgfi.natural(graph, input_prior(loaded, graph), **settings)
-        looking = Looking(natural, loaded, queries, others, f".{several.form}", share)
+        known = input_prior(loaded, graph) if prior is None else prior_of(prior, loaded, graph)
+        looking = Looking(sgfi.natural(graph, known, **settings), loaded, queries, others, f".{several.form}", share)
         look_at_folder(looking, data, path, several.limit, restart=force, quiet=quiet)
         return
     if path.suffix in options.PICTURES:
         check_drawable(loaded.input_shape)
-    x, asked = one_input(data, loaded), loaded if graph is None else graph
-    answer = look_at(asked, x, queries, preprocessing=loaded.preprocessing, other=others, **lens.settings)
+    x = one_input(data, loaded)
+    graph = graph or (captured_at(loaded, x, queries) if prior is not None else None)
+    own = None if prior is None or graph is None else prior_of(prior, loaded, graph)
+    asked = loaded if graph is None else graph
+    answer = look_at(asked, x, queries, own, others, loaded.preprocessing, **lens.settings)
     answer = replace(answer, names=token_names(loaded, x))
     typer.echo(str(answer))
     write_look(answer, path, share, force)
     say(f"{counted(len(answer.answers), 'query')}, {answer.lens.describe()['jacobian']}", quiet)
     typer.echo(str(path))
+
+
+def prior_of(data: str, loaded: LoadedModel, graph: TensorGraph) -> Prior:
+    """Fitted to the inputs of a folder or file; signals, whose channels come first, as grids."""
+    axis = read_axis(graph.exported.tensors["input"])
+    batches = open_data(data, loaded, BATCH)
+    signal = axis == 1 and len(loaded.input_shape) > 1
+    return sgfi.prior(batches, kind="grid", channel_axis=1) if signal else sgfi.prior(batches)
 
 
 def write_look(answer: Look, path: Path, share: bool, force: bool) -> None:
