@@ -107,8 +107,10 @@ def test_an_example_writes_its_picture(
 def test_controls_are_read_by_names_that_exist() -> None:
     """Also in programs whose weights are not there."""
     torch.manual_seed(0)
-    one = sgfi.look(nn.Linear(6, 4).eval(), torch.randn(1, 6), sgfi.Query("linear", directions=torch.randn(4)), PRIOR)
-    both = sgfi.look(nn.Linear(6, 4).eval(), torch.randn(1, 6), "linear:0,1", PRIOR, other=torch.randn(1, 6))
-    known = {*one.answers[0].controls, *both.answers[0].controls}
+    single = sgfi.look(
+        nn.Linear(6, 4).eval(), torch.randn(1, 6), sgfi.Query("linear", directions=torch.randn(4)), PRIOR
+    )
+    several = sgfi.look(nn.Linear(6, 4).eval(), torch.randn(1, 6), "linear:0,1", PRIOR, other=torch.randn(1, 6))
+    known = {*single.answers[0].controls, *several.answers[0].controls}
     read = {name for file in EXAMPLES.glob("*.py") for name in re.findall(r'controls\["(.+?)"\]', file.read_text())}
     assert read and read <= known

@@ -73,11 +73,31 @@ class LensOptions:
         ),
     ] = None
 
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Inputs whose mean and covariance are the prior (a few hundred; a folder, an array, a text)."
+        ),
+    ] = None
+
     @property
     def settings(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in ("points", "ridge", "target_value")}
         given["jacobian"] = self.jacobian and self.jacobian.value
         return {name: value for name, value in given.items() if value is not None}
+
+    def known(self, loaded: LoadedModel, graph: TensorGraph | None) -> Prior | None:
+        """Fitted to the named inputs; signals, whose channels come first, as grids."""
+        if self.prior is None or graph is None:
+            return None
+        batches = open_data(self.prior, loaded, BATCH)
+        signal = read_axis(graph.exported.tensors["input"]) == 1 and len(loaded.input_shape) > 1
+        return sgfi.prior(batches, kind="grid", channel_axis=1) if signal else sgfi.prior(batches)
+
+    def on(self, loaded: LoadedModel, graph: TensorGraph, queries: list[Query] | None) -> sgfi.NaturalInverse:
+        """The natural inverse of one model for many inputs."""
+        settings = self.settings if queries else whole_tensors(self.settings)
+        return sgfi.natural(graph, self.known(loaded, graph) or input_prior(loaded, graph), **settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,12 +132,6 @@ def look(
     other: Annotated[
         str | None, typer.Option(help="A second input: what its target gives is shown as a control.")
     ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="Inputs whose mean and covariance are the prior (a few hundred; a folder, an array, a text)."
-        ),
-    ] = None,
     share: Annotated[
         bool,
         typer.Option(help="Fade what the feature does not determine; leaving it out is faster for large queries."),
@@ -149,8 +163,6 @@ def look(
 
     Examples:
 
-      sgfi look torchvision:resnet18 cat.jpg --query layer3.1.add:17
-
       sgfi look torchvision:resnet18 cat.jpg --query layer3.1.add:17 --query "layer3.1.add@2,3" --other dog.jpg
 
       sgfi look torchvision:resnet18 photos/ --query layer3.1.add:17 --out looks
@@ -169,31 +181,20 @@ def look(
     others = None if other is None else one_input(other, loaded)
     if into_folder:
         graph = graph or captured_at(loaded, loaded.example[:1], queries)
-        settings = lens.settings if queries else whole_tensors(lens.settings)
-        known = input_prior(loaded, graph) if prior is None else prior_of(prior, loaded, graph)
-        looking = Looking(sgfi.natural(graph, known, **settings), loaded, queries, others, f".{several.form}", share)
+        looking = Looking(lens.on(loaded, graph, queries), loaded, queries, others, f".{several.form}", share)
         look_at_folder(looking, data, path, several.limit, restart=force, quiet=quiet)
         return
     if path.suffix in options.PICTURES:
         check_drawable(loaded.input_shape)
     x = one_input(data, loaded)
-    graph = graph or (captured_at(loaded, x, queries) if prior is not None else None)
-    own = None if prior is None or graph is None else prior_of(prior, loaded, graph)
-    asked = loaded if graph is None else graph
-    answer = look_at(asked, x, queries, own, others, loaded.preprocessing, **lens.settings)
+    graph = graph or (captured_at(loaded, x, queries) if lens.prior else None)
+    known, asked = lens.known(loaded, graph), loaded if graph is None else graph
+    answer = look_at(asked, x, queries, known, others, loaded.preprocessing, **lens.settings)
     answer = replace(answer, names=token_names(loaded, x))
     typer.echo(str(answer))
     write_look(answer, path, share, force)
     say(f"{counted(len(answer.answers), 'query')}, {answer.lens.describe()['jacobian']}", quiet)
     typer.echo(str(path))
-
-
-def prior_of(data: str, loaded: LoadedModel, graph: TensorGraph) -> Prior:
-    """Fitted to the inputs of a folder or file; signals, whose channels come first, as grids."""
-    axis = read_axis(graph.exported.tensors["input"])
-    batches = open_data(data, loaded, BATCH)
-    signal = axis == 1 and len(loaded.input_shape) > 1
-    return sgfi.prior(batches, kind="grid", channel_axis=1) if signal else sgfi.prior(batches)
 
 
 def write_look(answer: Look, path: Path, share: bool, force: bool) -> None:
