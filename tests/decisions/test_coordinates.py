@@ -15,6 +15,7 @@ import sgfi
 from sgfi import decisions
 from sgfi.decisions import CoordinateSettings, Split, coord_grid
 from sgfi.decisions.coordinates import CoordGrid, Support, patch_mass
+from sgfi.decisions.patches import other_cell
 from sgfi.errors import DataError, PlanError, QueryError
 from sgfi.graph import Node
 from tests.decisions.known import PLACE, Known, pictures
@@ -227,3 +228,12 @@ def test_coordinate_settings_are_checked(tokens) -> None:
         decisions.coordinate_study(tokens, x, CoordinateSettings(inversions=False, protocol="mean"))
     only = CoordinateSettings(depths=("norm",), interventions=False, resamples=200)
     assert "undefined" not in decisions.coordinate_study(tokens, x, only).tables()
+
+
+def test_the_random_cell_is_neither_the_top_nor_the_counter() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(300, 4))
+    drawn = np.array([other_cell(row, rng) for row in scores])
+    assert (drawn != scores.argmax(1)).all() and (drawn != scores.argmin(1)).all()
+    assert len({*drawn.tolist()}) == 4  # any of the others
+    assert {other_cell(np.array([1.0, 2.0]), rng) for _ in range(20)} == {0, 1}  # there are no others

@@ -377,3 +377,16 @@ def test_settings_are_declared_and_checked(family) -> None:
             DecisionSettings(**wrong)
     with pytest.raises(QueryError, match="calibration means"):
         decisions.study(family, pictures(1), None, given)
+
+
+def test_means_are_of_the_planned_channels() -> None:
+    layers = [nn.Linear(6, 6), nn.Tanh(), nn.Flatten(), nn.Linear(24, 3)]
+    model, x = nn.Sequential(*layers).double().eval(), torch.randn(8, 4, 6).double()
+    graph = sgfi.capture(model, x)
+    plan = sgfi.plan(graph, "1", ["0"], axes={"0": 1, "1": 1, "input": 1})
+    means = decisions.activation_means(plan, [x[:3], x[3:]])
+    assert means["0"].shape == (4,)
+    torch.testing.assert_close(means["0"], model[0](x).mean((0, 2)).detach())
+    split = Split(graph, x[:1], plan.boundary["0"].node, "3")
+    with pytest.raises(QueryError, match="channel values"):
+        decisions.intervene(split, [Edit((1,))], torch.zeros(6))  # as many as there are along the other axis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -266,3 +267,33 @@ def test_forced_families_are_the_only_way_to_other_weights() -> None:
         sgfi.invert(replace(strange, forced=True), tiny("chain").inputs(2)).value,
         sgfi.invert(family, tiny("chain").inputs(2)).value,
     )
+
+
+def test_permuted_maps_are_all_moved_and_shared_ones_alone_are_refused() -> None:
+    family = family_of("chain")
+    for seed in range(4):
+        moved = permuted(family, seed)
+        for name, maps in family.maps.items():
+            for own, other in zip(maps, moved.maps[name], strict=True):
+                same = (own.unpacked["gain"] == other.unpacked["gain"]).flatten(1).all(1)
+                assert own.partition.count == 1 or not same.any()
+    plan = sgfi.plan(captured("chain"), partition="shared")
+    shared = sgfi.calibrate(plan, [tiny("chain").inputs(12)], progress=False)
+    with pytest.raises(QueryError, match="several frequencies"):
+        permuted(shared)
+
+
+def test_a_search_over_tokens_shifts_tokens_and_no_channels() -> None:
+    plan = family_of("tokens").plan
+    (state,) = plan.graph.program(("input",), (plan.target,))(tiny("tokens").inputs(1, seed=3))
+    shifts: list[tuple] = []
+    original = torch.Tensor.roll
+
+    def roll(self: Tensor, shift: Any, axes: Any = None) -> Tensor:
+        shifts.append(tuple(axes))
+        return original(self, shift, axes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "roll", roll)
+        preimages(plan, state, Search(steps=2, jitter=1), 0, (2,))
+    assert shifts == [(1,), (1,)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,23 @@ def test_runs_of_other_methods_on_the_same_inputs_are_one_table(ran: Ran, tmp_pa
     other = ran("answers", options(methods=["gradient"], images=2, queries={"channels": 2, "cells": 3}))
     with pytest.raises(DataError, match="the same network and queries"):
         answer_tables.joined([first, other])
+
+
+def test_of_two_runs_the_longer_stands_and_gaps_and_other_code_are_not_joined_in_silence(ran: Ran) -> None:
+    short, whole, apart, later = (
+        ran("answers", options(methods=["gradient"], images=images)) for images in (2, 4, [3, 4], [2, 4])
+    )
+    row = "gradient, one, channels"
+
+    def values(*runs: Result) -> list[float]:
+        return answer_tables.joined(runs).tables["answers"]["as declared"][row]["own_size"]["values"]
+
+    assert values(short, whole) == values(whole, short) == values(short, later) and len(values(short, whole)) == 4
+    assert len(values(short, apart)) == 2  # the third input is in neither
+    words = "First and later inputs by two versions of the code: gradient."
+    other = replace(later, provenance={**later.provenance, "code": "another"})
+    assert words in answer_tables.answer_tables(answer_tables.joined([short, other]))
+    assert words not in answer_tables.answer_tables(answer_tables.joined([short, later]))
 
 
 def test_a_run_on_later_inputs_is_put_behind_the_first(ran: Ran, tmp_path: Path) -> None:

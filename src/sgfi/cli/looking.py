@@ -111,6 +111,8 @@ class SeveralOptions:
 
     def meant(self, data: str, out: Path | None) -> bool:
         """Whether results go into a folder: several inputs, or an output without a suffix."""
+        if not data.strip():
+            raise DataError("an image, a folder of images, an array or a text", "an empty text", "Name one.")
         named = out is not None and not out.suffix and Path(data).is_file()
         return Path(data).is_dir() or self.limit is not None or named
 
@@ -169,8 +171,6 @@ def look(
 
       sgfi look pip:efficientnet_lite0 cat.jpg --size 128 --no-share --out depths.png
     """
-    if not data.strip():
-        raise DataError("an image, a folder of images, an array or a text", "an empty text", "Name one.")
     into_folder = several.meant(data, out)
     path = out or Path("looks" if into_folder else "look.png")
     if not into_folder:

@@ -172,6 +172,8 @@ def _replacement(split: Split, value: Tensor | float) -> Tensor:
     if value.dim() == 1 and len(value) == node.channels:
         return along_channels(value, node.channel_axis, state.dim())
     try:
+        if value.dim() == 1:
+            raise RuntimeError("other numbers than channels")
         return value.expand_as(state)
     except RuntimeError as error:
         raise QueryError(

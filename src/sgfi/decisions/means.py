@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sgfi.boundaries import Plan
 from sgfi.errors import CalibrationError, StoreError
-from sgfi.graph import check_input
+from sgfi.graph import Node, check_input
 from sgfi.inversion import Estimator
 from sgfi.storage.files import write_tensors
 
@@ -30,7 +30,7 @@ def activation_means(
     graph = estimator.graph
     if nodes is None:
         nodes = estimator.boundaries if isinstance(estimator, Plan) else ("input", *estimator.targets)
-    chosen = [graph.nodes[name] for name in nodes]
+    chosen = [_node(estimator, name) for name in nodes]
     inner = tuple(node.name for node in chosen if node.name != "input")
     program = graph.program(("input",), inner)
     sums: dict[str, Tensor] = {}
@@ -47,6 +47,15 @@ def activation_means(
     if not seen:
         raise CalibrationError("at least one batch", "none", "Pass the batches the maps were fitted on.")
     return {name: (total / seen).to(graph.nodes[name].dtype) for name, total in sums.items()}
+
+
+def _node(estimator: Estimator | Plan, name: str) -> Node:
+    """With the channel axis that was planned."""
+    name = estimator.graph.nodes.canonical(name)
+    plan = estimator if isinstance(estimator, Plan) else getattr(estimator, "plan", None)
+    if isinstance(plan, Plan) and name in plan.boundary:
+        return plan.boundary[name].node
+    return estimator.graph.nodes[name]
 
 
 def save_means(means: Mapping[str, Tensor], maps: str | Path, fingerprint: str) -> Path:

@@ -212,12 +212,18 @@ def coordinate_study(
     outcomes = []
     for name, grid in grids.items():
         every, scores, drops = zip(*parts[name], strict=True)
-        reference = tuple(rng.integers(0, grid.cells, len(x)).tolist())
+        reference = tuple(other_cell(row, rng) for row in np.concatenate(scores))
         kept = tuple(own for image in every for own in image)
         outcomes.append(CellOutcome(name, grid, kept, np.concatenate(scores), np.concatenate(drops), reference))
     margins = np.array([float(decision.margin) for decision in decisions])
     scales = np.array([float(decision.logits.abs().max()) for decision in decisions])
     return CoordinateStudy(settings, image_names(names, len(x)), margins, scales, tuple(outcomes))
+
+
+def other_cell(scores: np.ndarray, rng: np.random.Generator) -> int:
+    """A random cell other than those of the highest and the lowest score, where there are others."""
+    others = np.setdiff1d(np.arange(len(scores)), [scores.argmax(), scores.argmin()])
+    return int(rng.choice(others if len(others) else np.arange(len(scores))))
 
 
 def default_depths(estimator: Estimator, count: int = 3) -> list[str]:

@@ -60,21 +60,21 @@ def preimages(
     x = torch.randn(shape, generator=generator, dtype=torch.float64).to(state).requires_grad_()
     program = plan.graph.program(("input",), (plan.graph.nodes.canonical(target or plan.target),))
     adam = torch.optim.Adam([x], lr=search.rate)
-    axes = tuple(range(2, x.dim()))
+    axes = plan.boundary["input"].node.coord_axes
     kept: dict[int, Tensor] = {}
     with torch.enable_grad():
         for step in range(1, max(steps) + 1):
             shift = torch.randint(-search.jitter, search.jitter + 1, (len(axes),), generator=generator).tolist()
             (feature,) = program(x.roll(shift, axes) if axes else x)
             adam.zero_grad()
-            _loss(search, feature, state, x).sum().backward()
+            _loss(search, feature, state, x, axes).sum().backward()
             adam.step()
             if step in steps:
                 kept[step] = x.detach().clone()
     return kept
 
 
-def _loss(search: Search, feature: Tensor, state: Tensor, x: Tensor) -> Tensor:
+def _loss(search: Search, feature: Tensor, state: Tensor, x: Tensor, axes: Sequence[int]) -> Tensor:
     """(B,)"""
     error = (feature - state).flatten(1).square().sum(1)
     if search.discrepancy == "relative":
@@ -83,17 +83,25 @@ def _loss(search: Search, feature: Tensor, state: Tensor, x: Tensor) -> Tensor:
         error = error / state[0].numel()
     reduce = torch.Tensor.mean if search.penalties == "mean" else torch.Tensor.sum
     loss = error + search.energy * reduce(x.square().flatten(1), 1)
-    for axis in range(2, x.dim()):
+    for axis in axes:
         loss = loss + search.variation * reduce(x.diff(dim=axis).abs().flatten(1), 1)
     return loss
 
 
 def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
-    """The same maps, each applied at another frequency than the one it was fitted on."""
+    """The same maps, each applied at another group of frequencies than the one it was fitted on.
+
+    A map with one matrix for all frequencies stays; a family of such maps alone is refused.
+    """
     generator = torch.Generator().manual_seed(seed)
+    if all(wiener.partition.count == 1 for maps in family.maps.values() for wiener in maps):
+        raise QueryError("maps of several frequencies", "one matrix a node", "Calibrate with another partition.")
 
     def moved(wiener: WienerMap) -> WienerMap:
-        order = torch.randperm(wiener.partition.count, generator=generator)
+        count = wiener.partition.count
+        order = torch.randperm(count, generator=generator)
+        while count > 1 and (order == torch.arange(count)).any():  # one in e draws moves every group
+            order = torch.randperm(count, generator=generator)
         return replace(wiener, weights={key: weight[order] for key, weight in wiener.unpacked.items()})
 
     return replace(family, maps={name: tuple(map(moved, maps)) for name, maps in family.maps.items()})
@@ -121,8 +129,9 @@ def seed_named(kind: str, plan: Plan, batches: Iterable[Tensor]) -> Seed:
 
 
 def _metric_seed(plan: Plan, batches: Iterable[Tensor], whitened: bool) -> Seed:
-    """``M^-1/2 y / C`` with the second moment M of the child's channels over samples and coordinates, or its diagonal.
+    """``M^-1/2 y / C`` with the second moment M of the child's channels, or its diagonal.
 
+    M is summed over coordinates and averaged over samples.
     Linear in the state like the mean seed, so a zero target still gives zero.
     """
     names = sorted({child for name in plan.fitted for child in plan.children(name)})

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,10 @@ def filled(page: str, folder: Path) -> str:
     return MARKS.sub(tables, page)
 
 
+PARTS = "parts"
+"""In the provenance of joined runs: the rows whose first and later inputs were measured by different code."""
+
+
 def read_joined(folder: Path, names: str) -> Result:
     """The result in ``folder/name``, or for ``name+name`` the runs in these folders as one."""
     results = [read_result(folder / name) for name in names.split("+")]
@@ -61,32 +65,45 @@ def _without(result: Result, withdrawn: Sequence[str]) -> Result:
 
 
 def joined(results: Sequence[Result]) -> Result:
-    """Runs of several methods, or on later inputs, as one result; what two have measured is the first's."""
+    """Runs of several methods, or on later inputs, as one result.
+
+    What two have measured is the longer run's, the first's where they are equal. Inputs that follow are put behind
+    where nothing is left out in between; :data:`PARTS` in the provenance names rows in which other code measured some.
+    """
     first = results[0]
     for other in results[1:]:
         if _compared(other) != _compared(first):
             got = f"{first.provenance['command']!r} and {other.provenance['command']!r}"
             raise DataError("runs with the same network and queries on one set of inputs", got, "Join such runs.")
     commands = "` and `".join(result.provenance["command"] for result in results)
-    tables: dict[str, dict[str, Rows]] = {}
+    tables: dict[str, dict[str, dict[str, dict[str, Score]]]] = {}
+    code: dict[str, object] = {}
+    parts: set[str] = set()
     for result in sorted(results, key=_start):
         for measure, variants in result.tables.items():
             for label, rows in variants.items():
                 own = tables.setdefault(measure, {}).setdefault(label, {})
-                later = _start(result) if measure == "answers" else 0
-                new = {row: _after(own.get(row, {}), scores, later, first) for row, scores in rows.items()}
-                tables[measure][label] = {**own, **new}
-    return replace(first, provenance={**first.provenance, "command": commands}, tables=tables)
+                for row, scores in rows.items():
+                    known = own.get(row)
+                    later = _start(result) if measure == "answers" else 0
+                    new = scores if known is None else _longer(known, scores, later, first)
+                    own[row] = dict(new)
+                    if new is scores:
+                        code[row] = result.provenance.get("code")
+                    elif new is not known and code[row] != result.provenance.get("code"):
+                        parts.add(row)
+    return replace(first, provenance={**first.provenance, "command": commands, PARTS: sorted(parts)}, tables=tables)
 
 
-def _after(known: Mapping[str, Score], more: Mapping[str, Score], start: int, result: Result) -> dict[str, Score]:
-    """Scores of inputs from ``start`` on put behind those that are known; what begins before their end is left out."""
+def _longer(known: Mapping[str, Score], more: Mapping[str, Score], start: int, result: Result) -> dict[str, Score]:
+    """Scores of inputs from ``start`` on, put behind those that are known if they follow them; else the longer ones."""
+    counts = [len(scores.get("own_size", {}).get("values", ())) for scores in (known, more)]
+    if not start or start != counts[0]:
+        return more if not start and counts[1] > counts[0] else known  # type: ignore[return-value]
     scores = dict(known)
     for name, score in more.items():
-        before = known.get(name, {}).get("values", [])
-        if not known:
-            scores[name] = score
-        elif start and "values" in score and start >= len(known["own_size"]["values"]):
+        if "values" in score:
+            before = known.get(name, {}).get("values", [])
             values = [math.nan if value is None else value for value in (*before, *score["values"])]
             scores[name] = summarise(values, result.experiment["resamples"])
     return scores
@@ -183,9 +200,15 @@ def _setup(result: Result, label: str, rows: Rows) -> str:
     others += "maps and decoder, all tokens of their text for the prior" if text else "the prior, maps and decoder"
     return (
         f"{_network(about)}, input {size}; {most} inputs{_noted(fewer)}; {queries}; "
-        f"{others}. "
+        f"{others}. {_parted(result, counts)}"
         f"`{result.provenance['command']}`"
     )
+
+
+def _parted(result: Result, methods: Collection[str]) -> str:
+    rows = result.provenance.get(PARTS) or ()
+    named = [method for method in methods if any(row.startswith(f"{method}, ") for row in rows)]
+    return f"First and later inputs by two versions of the code: {', '.join(named)}. " if named else ""
 
 
 def _noted(fewer: list[str]) -> str:

@@ -116,7 +116,10 @@ def same_network(entry: Entry, specs: Collection[str]) -> bool:
     about = network(entry)
     if about is None or about == ANY:
         return about == ANY
-    return all(NETWORKS.get(about.split(" to ")[0], about.lower()) in spec for spec in specs)
+    name = NETWORKS.get(about.split(" to ")[0], about.lower())
+    return all(
+        name in spec and (" to " in about or f"{name}_to_" not in spec) for spec in specs
+    )  # none that is cut off
 
 
 def _matching(paper: Sequence[Entry], address: str) -> list[Entry]:

@@ -63,10 +63,15 @@ class Result:
         return dict(vars(self))
 
 
+def _images(result: Result, measure: str) -> Any:
+    """The option ``images`` of a measure: how many inputs, or from which to which."""
+    kinds = (result.experiment.get(kind, {}) for kind in ("measures", "pairs", "across"))
+    return next((own[measure].get("images") for own in kinds if measure in own), None)
+
+
 def inputs_of(result: Result, measure: str, variant: str) -> int | None:
     """Evaluated inputs of a measure: its option ``images``, or its numbers per input; None where it keeps neither."""
-    kinds = (result.experiment.get(kind, {}) for kind in ("measures", "pairs", "across"))
-    images = next((own[measure].get("images") for own in kinds if measure in own), None)
+    images = _images(result, measure)
     rows = result.tables[measure].get(variant, {}).values()
     most = max((len(score.get("values", ())) for scores in rows for score in scores.values()), default=0)
     if not most:
@@ -278,9 +283,13 @@ def compare(first: Result, second: Result) -> str:
 def _difference(first: Result, second: Result, address: str) -> str:
     left, right = first.at(address), second.at(address)
     variant = address.split("/")[1]
-    marks = [result.variants.get(variant, {}).get("evaluation", {}).get("digest") for result in (first, second)]
+    measure = address.split("/")[0]
+    marks = [
+        (result.variants.get(variant, {}).get("evaluation", {}).get("digest"), _images(result, measure))
+        for result in (first, second)
+    ]
     both = left.get("values"), right.get("values")
-    if marks[0] is not None and marks[0] == marks[1] and all(both) and len(both[0]) == len(both[1]):  # type: ignore[arg-type]
+    if marks[0][0] is not None and marks[0] == marks[1] and all(both) and len(both[0]) == len(both[1]):  # type: ignore[arg-type]
         pairs = [(a, b) for a, b in zip(*both, strict=True) if a is not None and b is not None]  # type: ignore[arg-type]
         interval = contrast([b for _, b in pairs], [a for a, _ in pairs], resamples=10_000).interval
         return f"{number(interval.mean)} [{number(interval.low)}, {number(interval.high)}] paired"

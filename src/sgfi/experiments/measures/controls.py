@@ -136,7 +136,10 @@ def failures(case: Case, *, below: float = 0.5, images: int | None = None) -> Ta
 
 @measure("all nodes", "input", "Spearman")
 def stability(case: Case, *, iterations: int = 20, images: int | None = 16) -> Table:
-    """Error, defect, exactness of the recursion, gains and path bound at every node, and what the gains rank."""
+    """Error, defect, exactness of the recursion, gains and path bound at every node, and what the gains rank.
+
+    *All nodes* has one number a node, not one an input: its interval is over nodes.
+    """
     table = over_batches(case, images, lambda x: travelling(case.family, x, iterations))
     opened = over_batches(case, images, lambda x: paths.mechanism(case.family, x))
     del opened["all nodes"]
