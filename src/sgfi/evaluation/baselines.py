@@ -91,11 +91,9 @@ def _loss(search: Search, feature: Tensor, state: Tensor, x: Tensor, axes: Seque
 def permuted(family: MapFamily, seed: int = 0) -> MapFamily:
     """The same maps, each applied at another group of frequencies than the one it was fitted on.
 
-    A map with one matrix for all frequencies stays; a family of such maps alone is refused.
+    A map with one matrix for all frequencies stays.
     """
     generator = torch.Generator().manual_seed(seed)
-    if all(wiener.partition.count == 1 for maps in family.maps.values() for wiener in maps):
-        raise QueryError("maps of several frequencies", "one matrix a node", "Calibrate with another partition.")
 
     def moved(wiener: WienerMap) -> WienerMap:
         count = wiener.partition.count
