@@ -41,8 +41,9 @@ def perturbations(problem: Problem, selection: Selection, count: int, seed: int)
 def adjoint(problem: Problem, selection: Selection, pictures: Tensor) -> Tensor:
     """``M* p`` (B, *target) of pictures (B, *input), where the answer to a target t is ``M t``: ``A^-1 P J S p`` with
     ``A = P J S J* P + lambda I``."""
-    tolerance = min(problem.solver.tolerance, TIGHT * min(1.0, problem.relative))
-    tight = replace(problem, solver=replace(problem.solver, tolerance=tolerance))
+    solver, tolerance = problem.solver, TIGHT * min(1.0, problem.relative)
+    solver = replace(solver, steps=max(solver.steps, Solver.steps), tolerance=min(solver.tolerance, tolerance))
+    tight = replace(problem, solver=solver)
     chosen = Selections.of([selection])
     pushed = chosen.project(problem.jacobian.push(problem.prior.apply(pictures.unsqueeze(0))))
     ((solution, _),) = tight.solve(chosen, pushed)
