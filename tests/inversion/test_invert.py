@@ -331,3 +331,10 @@ def test_a_target_that_is_no_name_is_named(target: object) -> None:
     for estimator in (family, sgfi.natural(graph, sgfi.prior([x]))):
         with pytest.raises(sgfi.errors.SgfiError, match="name of a tensor"):
             sgfi.invert(estimator, x, target, coords=[(3, 2)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("given", [set(), 1.5, None, sgfi.MapFamily])
+def test_what_is_no_estimator_is_named(given: object) -> None:
+    for asked in ({"channels": 1}, {"target": "two", "coords": [(0, 0)]}, {}):
+        with pytest.raises(QueryError, match="expected an estimator"):
+            sgfi.invert(given, torch.zeros(1, 3, 4, 4), **asked)  # type: ignore[arg-type]

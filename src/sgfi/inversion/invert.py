@@ -33,6 +33,7 @@ def invert(
     ``terminal`` replaces the target's state before the query selects from it (operating point from ``x``, target from
     elsewhere); ``stage`` is ``"raw"`` (ordinary backpropagation), ``"first"`` (first maps only) or ``"final"``.
     """
+    _check_estimator(estimator)
     query: str | Query = Query() if target is None else target
     if channels is not None or coords is not None:
         text = isinstance(target, str) and target not in estimator.graph.nodes and is_query_text(target)
@@ -57,10 +58,7 @@ def sweep(
 
     ``terminal`` replaces the target's state for all queries, ``(B, ...)``, or has one for each, ``(Q, B, ...)``.
     """
-    if isinstance(estimator, type) or not callable(getattr(estimator, "answer", None)):
-        raise QueryError(
-            "an estimator", type(estimator).__name__, "Pass what sgfi.calibrate, sgfi.load or sgfi.natural returned."
-        )
+    _check_estimator(estimator)
     x, sides = estimator.graph.split(x)
     check_input(estimator.graph, x)
     if stage not in STAGES:
@@ -73,6 +71,12 @@ def sweep(
     rank = 2 if asked[0].also else len(estimator.node(asked[0].target).shape)
     _check_batch(terminal, rank, len(x))
     return answered(estimator, x, sides, terminal, rank, lambda own, x, t: _answered(own, x, asked, t, stage))
+
+
+def _check_estimator(estimator: object) -> None:
+    if isinstance(estimator, type) or not callable(getattr(estimator, "answer", None)):
+        todo = "Pass what sgfi.calibrate, sgfi.load or sgfi.natural returned."
+        raise QueryError("an estimator", type(estimator).__name__, todo)
 
 
 def _answered(
