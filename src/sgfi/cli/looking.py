@@ -86,7 +86,7 @@ class LensOptions:
         given["jacobian"] = self.jacobian and self.jacobian.value
         return {name: value for name, value in given.items() if value is not None}
 
-    def known(self, loaded: LoadedModel, graph: TensorGraph | None) -> Prior | None:
+    def fitted_prior(self, loaded: LoadedModel, graph: TensorGraph | None) -> Prior | None:
         """Fitted to the named inputs; signals, whose channels come first, as grids."""
         if self.prior is None or graph is None:
             return None
@@ -94,10 +94,12 @@ class LensOptions:
         signal = read_axis(graph.exported.tensors["input"]) == 1 and len(loaded.input_shape) > 1
         return sgfi.prior(batches, kind="grid", channel_axis=1) if signal else sgfi.prior(batches)
 
-    def on(self, loaded: LoadedModel, graph: TensorGraph, queries: list[Query] | None) -> sgfi.NaturalInverse:
+    def natural_inverse(
+        self, loaded: LoadedModel, graph: TensorGraph, queries: list[Query] | None
+    ) -> sgfi.NaturalInverse:
         """The natural inverse of one model for many inputs."""
         settings = self.settings if queries else whole_tensors(self.settings)
-        return sgfi.natural(graph, self.known(loaded, graph) or input_prior(loaded, graph), **settings)
+        return sgfi.natural(graph, self.fitted_prior(loaded, graph) or input_prior(loaded, graph), **settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,15 +183,15 @@ def look(
     others = None if other is None else one_input(other, loaded)
     if into_folder:
         graph = graph or captured_at(loaded, loaded.example[:1], queries)
-        looking = Looking(lens.on(loaded, graph, queries), loaded, queries, others, f".{several.form}", share)
+        looking = Looking(lens.natural(loaded, graph, queries), loaded, queries, others, f".{several.form}", share)
         look_at_folder(looking, data, path, several.limit, restart=force, quiet=quiet)
         return
     if path.suffix in options.PICTURES:
         check_drawable(loaded.input_shape)
     x = one_input(data, loaded)
     graph = graph or (captured_at(loaded, x, queries) if lens.prior else None)
-    known, asked = lens.known(loaded, graph), loaded if graph is None else graph
-    answer = look_at(asked, x, queries, known, others, loaded.preprocessing, **lens.settings)
+    prior, asked = lens.fitted_prior(loaded, graph), loaded if graph is None else graph
+    answer = look_at(asked, x, queries, prior, others, loaded.preprocessing, **lens.settings)
     answer = replace(answer, names=token_names(loaded, x))
     typer.echo(str(answer))
     write_look(answer, path, share, force)

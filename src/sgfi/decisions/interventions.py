@@ -171,13 +171,13 @@ def _replacement(split: Split, value: Tensor | float) -> Tensor:
     value = value.to(state)
     if value.dim() == 1 and len(value) == node.channels:
         return along_channels(value, node.channel_axis, state.dim())
-    try:
-        if value.dim() == 1:
-            raise RuntimeError("other numbers than channels")
-        return value.expand_as(state)
-    except RuntimeError as error:
-        raise QueryError(
-            f"a number, ({node.channels},) channel values or values that broadcast to {tuple(state.shape)}",
-            str(tuple(value.shape)),
-            "Match the tensor's shape.",
-        ) from error
+    by_position = value.dim() == 1 and len(value) > 1  # a vector of other numbers than channels
+    if by_position or not _broadcasts(value, state):
+        expected = f"a number, ({node.channels},) channel values or values that broadcast to {tuple(state.shape)}"
+        raise QueryError(expected, str(tuple(value.shape)), "Match the tensor's shape.")
+    return value.expand_as(state)
+
+
+def _broadcasts(value: Tensor, state: Tensor) -> bool:
+    sizes = zip(reversed(value.shape), reversed(state.shape), strict=False)
+    return value.dim() <= state.dim() and all(own in (1, size) for own, size in sizes)

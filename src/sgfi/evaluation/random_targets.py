@@ -104,7 +104,7 @@ def along_answer(
     sizes = [part.mask.numel() for part in parts]
     pieces = zip(directions.flatten(1).split(sizes, 1), targets.states[0].flatten(1).split(sizes, 1), strict=True)
     far = [own.norm(dim=1).double() * drawn.norm(dim=1).double() for own, drawn in pieces]  # each as long as its state
-    return sum(each.square() / part.count for each, part in zip(far, parts, strict=True)).sqrt()  # type: ignore[union-attr]
+    return torch.stack([each / part.count**0.5 for each, part in zip(far, parts, strict=True)]).norm(dim=0)
 
 
 def laid_out(states: Sequence[Tensor]) -> Tensor:

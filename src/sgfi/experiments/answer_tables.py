@@ -207,7 +207,7 @@ def _setup(result: Result, label: str, rows: Rows) -> str:
 
 def _parted(result: Result, methods: Collection[str]) -> str:
     rows = result.provenance.get(PARTS) or ()
-    named = [method for method in methods if any(row.startswith(f"{method}, ") for row in rows)]
+    named = [method for method in methods if method in {row.rsplit(", ", 2)[0] for row in rows}]
     return f"First and later inputs by two versions of the code: {', '.join(named)}. " if named else ""
 
 

@@ -117,9 +117,8 @@ def same_network(entry: Entry, specs: Collection[str]) -> bool:
     if about is None or about == ANY:
         return about == ANY
     name = NETWORKS.get(about.split(" to ")[0], about.lower())
-    return all(
-        name in spec and (" to " in about or f"{name}_to_" not in spec) for spec in specs
-    )  # none that is cut off
+    whole = " to " not in about  # not a part of the network, as in "ResNet18 to layer3"
+    return all(name in spec and not (whole and f"{name}_to_" in spec) for spec in specs)
 
 
 def _matching(paper: Sequence[Entry], address: str) -> list[Entry]:

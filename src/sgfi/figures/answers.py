@@ -33,7 +33,6 @@ FAINTEST = 0.04
 """Opacity below which nothing is drawn."""
 SAME_GAIN = 1.05
 """Gain up to which none is named."""
-SIDE = 1.5
 COLUMNS = 4
 RULE = "Each picture is the mean colour plus gain times the answer; controls have gains of their own."
 OPACITY = (
@@ -104,7 +103,7 @@ def answers_figure(
         for answer, node in zip(answers, nodes, strict=True)
     ]
     tall, wide = x.shape[2:]
-    return draw_rows(rows, f"{RULE} {OPACITY if share else SOLID}", Panels(SIDE, SIDE * tall / wide))
+    return draw_rows(rows, f"{RULE} {OPACITY if share else SOLID}", Panels(height=Panels.width * tall / wide))
 
 
 def natural_ladder(

@@ -81,18 +81,21 @@ class ExactSystem:
     """(B,) float64"""
     prior: Prior
 
-    def solve(self, targets: Tensor) -> Solution:
-        """For right-hand sides ``(Q, B, *target)``; numbers outside the query are not read."""
+    def weights(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """``A^-1 t`` of right-hand sides ``(Q, B, *target)``, (B, k, Q) float64, and the residual (Q, B)."""
         rhs = self.selection.select(targets).permute(1, 2, 0).double()  # (B, k, Q)
         weights = torch.cholesky_solve(rhs, self.factor)
         missed = rhs - self.gram @ weights - self.ridge.reshape(-1, 1, 1) * weights
         length = norms(rhs.permute(2, 0, 1))
-        residual = norms(missed.permute(2, 0, 1)) / length.clamp(min=torch.finfo(length.dtype).tiny)
+        return weights, norms(missed.permute(2, 0, 1)) / length.clamp(min=torch.finfo(length.dtype).tiny)
+
+    def solve(self, targets: Tensor) -> Solution:
+        """For right-hand sides ``(Q, B, *target)``; numbers outside the query are not read."""
+        weights, residual = self.weights(targets)
         mixed = weights.mT.to(self.white.dtype) @ self.white  # (B, Q, N)
         value = self.prior.root(mixed.transpose(0, 1).unflatten(2, self.prior.shape))
         steps = torch.zeros_like(residual, dtype=torch.int64)
-        spread = self.selection.spread(weights.permute(2, 0, 1).to(targets.dtype))
-        return Solution(value, self.ridge.expand_as(residual), residual, steps, spread)
+        return Solution(value, self.ridge.expand_as(residual), residual, steps)
 
     def shares(self) -> Shares:
         """Exact."""

@@ -42,8 +42,8 @@ class Systems:
     def preconditioned(self, stack: Tensor) -> Tensor:
         return stack if self.preconditioner is None else self.masked(self.preconditioner(stack))
 
-    def solve(self, targets: Tensor, solver: Solver) -> Solution:
-        """For one right-hand side ``(B, *target)`` each, stacked along the query axis.
+    def solve(self, targets: Tensor, solver: Solver) -> tuple[Solution, Tensor]:
+        """For one right-hand side ``(B, *target)`` each, stacked along the query axis; also ``A^-1 t`` itself.
 
         Every system stops by itself, so that its answer does not depend on its neighbours. Conjugate gradients
         are linear in the target only as far as they have converged.
@@ -80,7 +80,7 @@ class Systems:
             steps[chosen] += moving
             if not moving.any():
                 break
-        return Solution(value, self.ridge, residual, steps, weights)
+        return Solution(value, self.ridge, residual, steps), weights
 
 
 def pushed_draws(jacobian: Jacobian, prior: Prior, count: int, seed: int = 0) -> Tensor:

@@ -35,7 +35,7 @@ def perturbations(problem: Problem, selection: Selection, count: int, seed: int)
         ((_, system),) = problem.exact_systems(Selections.of([selection]), [0])
         return draws, system.solve(pushed + _noise(problem.ridge(selection), white))
     whole = problem.systems(Selections.of([selection] * count), problem.solver.preconditioner_of(count))
-    return draws, whole.solve(pushed + _noise(problem.ridge(selection), white), problem.solver)
+    return draws, whole.solve(pushed + _noise(problem.ridge(selection), white), problem.solver)[0]
 
 
 def adjoint(problem: Problem, selection: Selection, pictures: Tensor) -> Tensor:
@@ -44,12 +44,10 @@ def adjoint(problem: Problem, selection: Selection, pictures: Tensor) -> Tensor:
     solver, tolerance = problem.solver, TIGHT * min(1.0, problem.relative)
     solver = replace(solver, steps=max(solver.steps, Solver.steps), tolerance=min(solver.tolerance, tolerance))
     tight = replace(problem, solver=solver)
-    chosen = Selections.of([selection])
-    pushed = chosen.project(problem.jacobian.push(problem.prior.apply(pictures.unsqueeze(0))))
-    ((solution, _),) = tight.solve(chosen, pushed)
-    tight.solver.check(solution.residual, "the control of random targets")
-    assert solution.weights is not None
-    return problem.jacobian.scaled(solution.weights[0])
+    pushed = problem.jacobian.push(problem.prior.apply(pictures.unsqueeze(0)))
+    weights, residual = tight.weights(selection, selection.project(pushed))
+    solver.check(residual, "the control of random targets")
+    return problem.jacobian.scaled(weights[0])
 
 
 def exact_shares(problem: Problem, selection: Selection) -> Shares:

@@ -105,8 +105,6 @@ class Solution:
     """(Q, B) float64: of the linear system, relative to its right-hand side."""
     steps: Tensor
     """(Q, B) conjugate-gradient steps taken; zero for an exact solve."""
-    weights: Tensor | None = None
-    """(Q, B, *target) ``(P J S J* P + lambda I)^-1 t``; not kept by a backpropagation without a solve."""
 
 
 def norms(stack: Tensor) -> Tensor:

@@ -57,10 +57,21 @@ class Problem:
             answers.update({number: (_row(solution, row), shares) for row, number in enumerate(numbers)})
         kind = self.solver.preconditioner_of(len(large))
         for some in _chunks(large, self.jacobian.chunk):
-            whole = self.systems(chosen.some(some), kind).solve(targets[some], self.solver)
+            whole, _ = self.systems(chosen.some(some), kind).solve(targets[some], self.solver)
             for row, number in enumerate(some):
                 answers[number] = _row(whole, row), None
         return [answers[number] for number in range(len(chosen))]
+
+    def weights(self, selection: Selection, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """``(P J S J* P + lambda I)^-1 t`` of one query, (Q, B, *target), and the residual that is left, (Q, B)."""
+        chosen = Selections.of([selection])
+        if self.is_small(selection):
+            ((_, system),) = self.exact_systems(chosen, [0])
+            weights, residual = system.weights(targets)
+            return selection.spread(weights.permute(2, 0, 1).to(targets.dtype)), residual
+        kind = self.solver.preconditioner_of(len(targets))
+        solution, weights = self.systems(Selections.of([selection] * len(targets)), kind).solve(targets, self.solver)
+        return weights, solution.residual
 
     def pulled(self, targets: Tensor, stage: str) -> list[tuple[Solution, Shares | None]]:
         """Without a solve: ``J* P t``, for ``"first"`` under the prior."""
@@ -150,5 +161,4 @@ def _chunks(numbers: Sequence[int], size: int) -> Iterator[list[int]]:
 def _row(solution: Solution, row: int) -> Solution:
     """One query of a stacked solution, still with its query axis."""
     part = slice(row, row + 1)
-    weights = None if solution.weights is None else solution.weights[part]
-    return Solution(solution.value[part], solution.ridge[part], solution.residual[part], solution.steps[part], weights)
+    return Solution(solution.value[part], solution.ridge[part], solution.residual[part], solution.steps[part])
