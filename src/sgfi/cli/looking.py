@@ -94,9 +94,7 @@ class LensOptions:
         signal = read_axis(graph.exported.tensors["input"]) == 1 and len(loaded.input_shape) > 1
         return sgfi.prior(batches, kind="grid", channel_axis=1) if signal else sgfi.prior(batches)
 
-    def natural_inverse(
-        self, loaded: LoadedModel, graph: TensorGraph, queries: list[Query] | None
-    ) -> sgfi.NaturalInverse:
+    def natural(self, loaded: LoadedModel, graph: TensorGraph, queries: list[Query] | None) -> sgfi.NaturalInverse:
         """The natural inverse of one model for many inputs."""
         settings = self.settings if queries else whole_tensors(self.settings)
         return sgfi.natural(graph, self.fitted_prior(loaded, graph) or input_prior(loaded, graph), **settings)
